@@ -33,55 +33,19 @@ struct CellSetup {
 /// The next step. Numbers select nodes, clients and messages modulo their count.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum CellStep {
-    /// Time passes: timers fire, disks finish their writes, and clients read their answers.
-    Pass {
-        millis: u8,
-    },
-    Deliver {
-        message: u8,
-    },
-    /// Delivers a message that remains in flight, to arrive again.
-    Repeat {
-        message: u8,
-    },
-    Lose {
-        message: u8,
-    },
-    /// Delivers all messages to one node, in order.
-    DeliverTo {
-        node: u8,
-    },
-    /// Delivers all messages for a while.
+    Pass { millis: u8 },
+    Deliver { message: u8 },
+    Repeat { message: u8 },
+    Lose { message: u8 },
+    DeliverTo { node: u8 },
     Settle,
-    Crash {
-        node: u8,
-    },
-    Stop {
-        node: u8,
-    },
-    Start {
-        node: u8,
-    },
-    Acquire {
-        client: u8,
-        node: u8,
-        ttl: u8,
-        wait: u8,
-    },
-    /// Renews even a tenure that is over, as careless clients do (P5).
-    Renew {
-        client: u8,
-        node: u8,
-        ttl: u8,
-    },
-    Release {
-        client: u8,
-        node: u8,
-    },
-    /// A client disconnects (P8).
-    Leave {
-        client: u8,
-    },
+    Crash { node: u8 },
+    Stop { node: u8 },
+    Start { node: u8 },
+    Acquire { client: u8, node: u8, ttl: u8, wait: u8 },
+    Renew { client: u8, node: u8, ttl: u8 },
+    Release { client: u8, node: u8 },
+    Leave { client: u8 },
 }
 
 /// Runs a cell with every rule in force.
@@ -100,7 +64,7 @@ pub fn cell_with_rules(rules: Rules, bytes: &[u8]) -> Option<Violation> {
     let mut input = Unstructured::new(bytes);
     let CellSetup { proposer, disks, rates, prepared_only } =
         Arbitrary::arbitrary(&mut input).ok()?;
-    let ids: Vec<NodeId> = (1..=MEMBERS).map(|id| NodeId::new(id).expect("in bounds")).collect();
+    let ids: Vec<NodeId> = (1..=MEMBERS).filter_map(NodeId::new).collect();
     let max_lease = Ttl::from_millis(MAX_LEASE).expect("not zero");
     let drift = Drift::new(DRIFT_PPM, Duration::ZERO).expect("in bounds");
     let setup = Setup::quiet(Cell::new(&ids, max_lease, drift).expect("a cell"));
@@ -135,15 +99,18 @@ pub fn cell_with_rules(rules: Rules, bytes: &[u8]) -> Option<Violation> {
         // Every step has an instant of its own.
         world.run_for(Duration::from_micros(1));
         match step {
+            // Timers fire, disks finish their writes, and clients read their answers.
             CellStep::Pass { millis } => {
-                world.run_for(Duration::from_millis(u64::from(millis) * 4))
+                world.run_for(Duration::from_millis(u64::from(millis) * 4));
             }
             CellStep::Deliver { message } => world.deliver_one(held, message.into(), false),
+            // The message remains in flight, to arrive again.
             CellStep::Repeat { message } => world.deliver_one(held, message.into(), true),
             CellStep::Lose { message } => world.lose_one(held, message.into()),
             CellStep::DeliverTo { node } => {
                 world.deliver(held, Pattern::default().to(node_of(node)));
             }
+            // All messages arrive for a while.
             CellStep::Settle => {
                 for _ in 0..20 {
                     world.deliver(held, Pattern::default());
@@ -157,10 +124,12 @@ pub fn cell_with_rules(rules: Rules, bytes: &[u8]) -> Option<Violation> {
                 let wait = Duration::from_millis(u64::from(wait) * 8);
                 world.acquire(client_of(client), node_of(node), ttl_of(ttl), wait);
             }
+            // Even if the tenure is over, as careless clients do (P5).
             CellStep::Renew { client, node, ttl } => {
                 world.renew(client_of(client), node_of(node), ttl_of(ttl));
             }
             CellStep::Release { client, node } => world.release(client_of(client), node_of(node)),
+            // The client disconnects (P8).
             CellStep::Leave { client } => world.vanish(client_of(client)),
         }
         // So that the work of a step is bounded.

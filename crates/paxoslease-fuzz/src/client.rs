@@ -18,37 +18,22 @@ const TTL: Duration = Duration::from_secs(1);
 
 #[derive(Arbitrary, Debug)]
 enum ClientStep<'a> {
-    Pass {
-        millis: u8,
-    },
+    Pass { millis: u8 },
     Receive(&'a [u8]),
-    /// A well-formed grant with arbitrary numbers.
     Grant(Granted),
-    /// The same as a push, for a queued acquire or for none.
-    Push {
-        id: u8,
-        granted: Granted,
-    },
+    Push { id: u8, granted: Granted },
     Number(i64),
     Queued,
     Break,
     Connect,
     Greet(&'a [u8]),
-    Acquire {
-        name: u8,
-        wait: u8,
-    },
-    Abandon {
-        name: u8,
-    },
-    Release {
-        name: u8,
-    },
-    Read {
-        what: u8,
-    },
+    Acquire { name: u8, wait: u8 },
+    Abandon { name: u8 },
+    Release { name: u8 },
+    Read { what: u8 },
 }
 
+/// A well-formed grant with arbitrary numbers.
 #[derive(Arbitrary, Debug)]
 struct Granted {
     fence: u32,
@@ -94,6 +79,7 @@ pub fn client(bytes: &[u8]) {
             ClientStep::Grant(granted) => {
                 receive(&mut manual, format!("*3\r\n{}", granted.text()).as_bytes());
             }
+            // A grant as a push, for a queued acquire or for none.
             ClientStep::Push { id, granted } => {
                 let (id, text) = (id.to_string(), granted.text());
                 let kind = "$13\r\nlease.granted";

@@ -6,12 +6,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use paxoslease_core::{Cell, Drift, NodeId, Ttl};
+use paxoslease_core::{Cell, Drift, Ttl};
 use paxoslease_node::Config;
 use paxoslease_wire::{CellName, FrameWriter, Hello, ShardId, VERSION};
 
 use crate::bytes::set_len;
 use crate::daemon::{CELL, MAX_LEASE, REPLY_TIMEOUT, exchange, open_daemon};
+use crate::shard::node;
 
 /// Sends a greeting and the input, then closes its side.
 pub fn peer(bytes: &[u8]) {
@@ -45,8 +46,4 @@ fn hello() -> Hello<'static> {
         boot: BOOTS.fetch_add(1, Ordering::Relaxed),
         shard: ShardId::WHOLE,
     }
-}
-
-fn node(id: u16) -> NodeId {
-    NodeId::new(id).expect("in bounds")
 }

@@ -13,6 +13,7 @@ use paxoslease_core::{
     Acquire, Ballot, Cell, Config, Drift, Event, Hint, Holder, Instant, Limits, MemberSet, Message,
     Name, NodeId, Record, Renew, Reply, Request, Seen, Shard, Start, Tenure, Token, Ttl,
 };
+use paxoslease_sim::algorithm::View;
 
 const STEPS_MAX: usize = 512;
 const NAMES: [&str; 4] = ["a", "jobs/nightly", "jobs/hourly", LONG];
@@ -70,25 +71,14 @@ struct ReportedLease {
     holder: u8,
 }
 
-/// A ballot, most often a meaningful one.
+/// A ballot, most often a meaningful one: that of a round under way, or a counter that is small, near
+/// the highest one seen, or near the highest possible one.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Number {
-    /// The ballot of a round under way.
     OfRound(u8),
-    Small {
-        counter: u8,
-        node: u8,
-    },
-    /// Near the highest counter seen.
-    Near {
-        back: i8,
-        node: u8,
-    },
-    /// Near the highest possible counters.
-    Huge {
-        back: u8,
-        node: u8,
-    },
+    Small { counter: u8, node: u8 },
+    Near { back: i8, node: u8 },
+    Huge { back: u8, node: u8 },
     Any(u64),
 }
 
@@ -117,7 +107,7 @@ struct ShardUnderTest {
     writing: Option<Record>,
     tokens: u64,
     /// Open requests, and the name of each that can be abandoned.
-    open: BTreeMap<u64, Option<&'static str>>,
+    open: BTreeMap<u64, Option<Name<'static>>>,
     promised: [Ballot; NAMES.len()],
 }
 
@@ -148,45 +138,36 @@ impl ShardUnderTest {
                 // A refusal changes nothing.
                 let _beyond = self.shard.observe_counter(seen);
             }
-            ShardStep::Pass { millis } => self.pass(millis),
+            ShardStep::Pass { millis: span } => self.pass(millis(span)),
             ShardStep::Acquire { name, ttl, wait } => {
-                let token = self.ask(Some(name_of(name)));
-                let acquire = Acquire {
-                    token,
-                    name: valid(name_of(name)),
-                    holder: Holder::NONE,
-                    ttl: Duration::from_millis(ttl.into()),
-                    wait: Duration::from_millis(wait.into()),
-                };
-                let taken = self.shard.acquire(now, acquire).is_ok();
-                self.was_taken(token, taken);
+                let (name, holder) = (name_of(name), Holder::NONE);
+                let (ttl, wait) = (millis(ttl), millis(wait));
+                self.ask(Some(name), |shard, token| {
+                    shard.acquire(now, Acquire { token, name, holder, ttl, wait })
+                });
             }
             ShardStep::Abandon { which } => {
                 let mut open = self.open.iter().filter_map(|(id, name)| Some((*id, (*name)?)));
                 if let Some((id, name)) = open.nth(usize::from(which) % LIMITS.waiters_max)
-                    && self.shard.abandon(now, valid(name), Token(id))
+                    && self.shard.abandon(now, name, Token(id))
                 {
                     self.open.remove(&id);
                 }
             }
             ShardStep::Renew { name, fence, ttl } => {
                 let Some(tenure) = Tenure::of(self.ballot(fence)) else { return };
-                let (token, ttl) = (self.ask(None), Duration::from_millis(ttl.into()));
-                let (name, holder) = (valid(name_of(name)), Holder::NONE);
-                let renew = Renew { token, name, holder, tenure, ttl };
-                let taken = self.shard.renew(now, renew).is_ok();
-                self.was_taken(token, taken);
+                let (name, holder, ttl) = (name_of(name), Holder::NONE, millis(ttl));
+                self.ask(None, |shard, token| {
+                    shard.renew(now, Renew { token, name, holder, tenure, ttl })
+                });
             }
             ShardStep::Release { name, fence, patience } => {
                 let Some(tenure) = Tenure::of(self.ballot(fence)) else { return };
-                let (token, patience) = (self.ask(None), Duration::from_millis(patience.into()));
-                let taken = self.shard.release(now, token, valid(name_of(name)), tenure, patience);
-                self.was_taken(token, taken.is_ok());
+                let (name, patience) = (name_of(name), millis(patience));
+                self.ask(None, |shard, token| shard.release(now, token, name, tenure, patience));
             }
             ShardStep::Inspect { name } => {
-                let token = self.ask(None);
-                let taken = self.shard.inspect(now, token, valid(name_of(name))).is_ok();
-                self.was_taken(token, taken);
+                self.ask(None, |shard, token| shard.inspect(now, token, name_of(name)));
             }
             ShardStep::Written => self.written(),
             ShardStep::Sweep { slots } => self.shard.sweep(now, slots.into()),
@@ -196,8 +177,7 @@ impl ShardUnderTest {
                 let members = [1, 2, 3].into_iter().filter(|id| bits >> id & 1 != 0);
                 let reachable = members.filter_map(|id| cell.member(node(id)));
                 self.shard.set_reachable(now, reachable.fold(MemberSet::EMPTY, MemberSet::with));
-                let everyone = self.shard.config().cell.everyone();
-                self.shard.handle_reconnect(now, everyone);
+                self.shard.handle_reconnect(now, cell.everyone());
             }
             ShardStep::RoundTrip(micros) => {
                 self.shard.set_round_trip(Duration::from_micros(micros.into()));
@@ -226,8 +206,8 @@ impl ShardUnderTest {
         };
     }
 
-    fn pass(&mut self, millis: u16) {
-        self.now = self.now.after(Duration::from_millis(millis.into()));
+    fn pass(&mut self, span: Duration) {
+        self.now = self.now.after(span);
         self.shard.handle_timeout(self.now);
     }
 
@@ -238,15 +218,15 @@ impl ShardUnderTest {
         }
     }
 
-    fn ask(&mut self, name: Option<&'static str>) -> Token {
+    /// Sends a request with a new token. The request is open if the shard takes it.
+    fn ask<E>(
+        &mut self,
+        name: Option<Name<'static>>,
+        send: impl FnOnce(&mut Shard, Token) -> Result<(), E>,
+    ) {
         self.tokens += 1;
-        self.open.insert(self.tokens, name);
-        Token(self.tokens)
-    }
-
-    fn was_taken(&mut self, token: Token, taken: bool) {
-        if !taken {
-            self.open.remove(&token.0);
+        if send(&mut self.shard, Token(self.tokens)).is_ok() {
+            self.open.insert(self.tokens, name);
         }
     }
 
@@ -259,33 +239,30 @@ impl ShardUnderTest {
     }
 
     fn message(&self, message: &PeerMessage) -> Option<Message<'static>> {
+        let request = |request| Some(Message::Request(request));
+        let reply = |reply| Some(Message::Reply(reply));
         let ballot = |number| self.ballot(number);
         let tenure = |number| Tenure::of(self.ballot(number));
-        let name = |place| valid(name_of(place));
         let seen = |saw: &Option<ReportedLease>| saw.as_ref().and_then(|saw| self.seen(saw));
-        Some(match *message {
+        match *message {
             PeerMessage::Prepare { name: n, ballot: b } => {
-                Message::Request(Request::Prepare { name: name(n), ballot: ballot(b) })
+                request(Request::Prepare { name: name_of(n), ballot: ballot(b) })
             }
-            PeerMessage::Propose { name: n, ballot: b, ttl, holder } => {
-                Message::Request(Request::Propose {
-                    name: name(n),
-                    ballot: ballot(b),
-                    ttl: Ttl::from_millis(ttl)?,
-                    holder: holder_of(holder),
-                })
-            }
-            PeerMessage::Renew { name: n, tenure: t, ballot: b, ttl } => {
-                Message::Request(Request::Renew {
-                    name: name(n),
-                    tenure: tenure(t)?,
-                    ballot: ballot(b),
-                    ttl: Ttl::from_millis(ttl)?,
-                })
-            }
+            PeerMessage::Propose { name: n, ballot: b, ttl, holder } => request(Request::Propose {
+                name: name_of(n),
+                ballot: ballot(b),
+                ttl: Ttl::from_millis(ttl)?,
+                holder: holder_of(holder),
+            }),
+            PeerMessage::Renew { name: n, tenure: t, ballot: b, ttl } => request(Request::Renew {
+                name: name_of(n),
+                tenure: tenure(t)?,
+                ballot: ballot(b),
+                ttl: Ttl::from_millis(ttl)?,
+            }),
             PeerMessage::Heal { name: n, tenure: t, ballot: b, ttl, holder } => {
-                Message::Request(Request::Heal {
-                    name: name(n),
+                request(Request::Heal {
+                    name: name_of(n),
                     tenure: tenure(t)?,
                     ballot: ballot(b),
                     ttl: Ttl::from_millis(ttl)?,
@@ -293,40 +270,35 @@ impl ShardUnderTest {
                 })
             }
             PeerMessage::Release { name: n, tenure: t } => {
-                Message::Request(Request::Release { name: name(n), tenure: tenure(t)? })
+                request(Request::Release { name: name_of(n), tenure: tenure(t)? })
             }
             PeerMessage::Inspect { name: n, query } => {
-                Message::Request(Request::Inspect { name: name(n), query: query.into() })
+                request(Request::Inspect { name: name_of(n), query: query.into() })
             }
             PeerMessage::Promise { ballot: b, seen: ref s } => {
-                Message::Reply(Reply::Promise { ballot: ballot(b), accepted: seen(s) })
+                reply(Reply::Promise { ballot: ballot(b), accepted: seen(s) })
             }
-            PeerMessage::Accept { ballot: b } => {
-                Message::Reply(Reply::Accept { ballot: ballot(b) })
-            }
+            PeerMessage::Accept { ballot: b } => reply(Reply::Accept { ballot: ballot(b) }),
             PeerMessage::Reject { ballot: b, promised, seen: ref s } => {
-                Message::Reply(Reply::Reject {
-                    ballot: ballot(b),
-                    promised: ballot(promised),
-                    accepted: seen(s),
-                })
+                let promised = ballot(promised);
+                reply(Reply::Reject { ballot: ballot(b), promised, accepted: seen(s) })
             }
             PeerMessage::NotHeld { ballot: b, promised } => {
-                Message::Reply(Reply::NotHeld { ballot: ballot(b), promised: ballot(promised) })
+                reply(Reply::NotHeld { ballot: ballot(b), promised: ballot(promised) })
             }
             PeerMessage::Released { tenure: t, held } => {
-                Message::Reply(Reply::Released { tenure: tenure(t)?, held })
+                reply(Reply::Released { tenure: tenure(t)?, held })
             }
             PeerMessage::Inspected { query, seen: ref s } => {
-                Message::Reply(Reply::Inspected { query: query.into(), accepted: seen(s) })
+                reply(Reply::Inspected { query: query.into(), accepted: seen(s) })
             }
             PeerMessage::Held { name: n, seen: ref s } => {
-                Message::Hint(Hint::Held { name: name(n), seen: self.seen(s)? })
+                Some(Message::Hint(Hint::Held { name: name_of(n), seen: self.seen(s)? }))
             }
             PeerMessage::Freed { name: n } => {
-                Message::Hint(Hint::Freed { name: name(n), nodes_before: n })
+                Some(Message::Hint(Hint::Freed { name: name_of(n), nodes_before: n }))
             }
-        })
+        }
     }
 
     fn seen(&self, saw: &ReportedLease) -> Option<Seen<'static>> {
@@ -387,10 +359,8 @@ impl ShardUnderTest {
         assert!(self.shard.waiters() <= LIMITS.waiters_max);
         assert!(self.shard.rounds().count() <= LIMITS.rounds_max + LIMITS.waiters_max);
         assert!(self.shard.counter() <= self.shard.counter_bound());
-        let floor = self.shard.floor().expect("a member");
-        for (name, before) in NAMES.into_iter().zip(&mut self.promised) {
-            let register = self.shard.register(valid(name)).unwrap_or_default();
-            let promised = register.promised.max(floor);
+        for (place, before) in (0..).zip(&mut self.promised) {
+            let promised = View::of(&self.shard, name_of(place)).expect("a member").promised;
             assert!(promised >= *before, "A7: {before:?} was promised, and now {promised:?}");
             *before = promised;
         }
@@ -405,8 +375,7 @@ impl ShardUnderTest {
             self.written();
             self.check_outputs();
             let span = self.shard.poll_timeout().map_or(Duration::ZERO, |at| at.since(self.now));
-            self.now = self.now.after(span.max(Duration::from_millis(1)));
-            self.shard.handle_timeout(self.now);
+            self.pass(span.max(Duration::from_millis(1)));
             self.check_outputs();
         }
         panic!("still not answered: {:?}", self.open);
@@ -424,16 +393,16 @@ fn max_lease() -> Ttl {
     Ttl::from_millis(10_000).expect("not zero")
 }
 
-fn node(id: u16) -> NodeId {
+pub(crate) fn node(id: u16) -> NodeId {
     NodeId::new(id).expect("in bounds")
 }
 
-fn name_of(place: u8) -> &'static str {
-    NAMES[usize::from(place) % NAMES.len()]
+fn millis(span: u16) -> Duration {
+    Duration::from_millis(span.into())
 }
 
-fn valid(name: &'static str) -> Name<'static> {
-    Name::new(name).expect("in bounds")
+fn name_of(place: u8) -> Name<'static> {
+    Name::new(NAMES[usize::from(place) % NAMES.len()]).expect("in bounds")
 }
 
 fn holder_of(place: u8) -> Holder<'static> {

@@ -4,12 +4,13 @@
 //! An [`Algorithm`] creates a [`Process`] for each start of a node. A process is pure: every input
 //! is a call, every effect is an [`Output`]. It sends bytes, not messages.
 
-use std::rc::Rc;
 use std::time::Duration;
 
-use paxoslease_core::{Ballot, Cell, Instant, Name, NodeId, Rules, Tenure, Token, Ttl};
+use paxoslease_core::{Ballot, Cell, Instant, Name, NodeId, Rules, Shard, Tenure, Token, Ttl};
 
 use crate::checker::Checks;
+pub use crate::packet::Packet;
+use crate::packet::describe;
 
 /// A lease algorithm.
 pub trait Algorithm {
@@ -20,7 +21,9 @@ pub trait Algorithm {
     fn start(&self, boot: Boot<'_>) -> Self::Process;
 
     /// Describes a message in a few words, as a label for an arrow: `Propose 7.1`.
-    fn describe(&self, bytes: &[u8]) -> String;
+    fn describe(&self, bytes: &[u8]) -> String {
+        describe(bytes)
+    }
 
     /// The checks that apply: all of them, except those that the algorithm does not claim.
     fn checks(&self) -> Checks {
@@ -99,16 +102,13 @@ pub trait Process {
     fn handle_timeout(&mut self, now: Instant);
 
     /// Housekeeping, at regular intervals.
-    fn handle_tick(&mut self, now: Instant);
+    fn handle_tick(&mut self, _now: Instant) {}
 
     /// The record of [`Output::Persist`] is durable.
-    fn handle_persisted(&mut self, now: Instant, record: &[u8]);
+    fn handle_persisted(&mut self, _now: Instant, _record: &[u8]) {}
 
-    /// A client sent a command. The answer is [`Output::Answer`], or there is none.
-    fn handle_command(&mut self, now: Instant, token: Token, command: Command<'_>);
-
-    /// The client that sent this command has disconnected (P8).
-    fn handle_gone(&mut self, now: Instant, token: Token, name: Name<'_>);
+    /// A client sent a command for a lease. The answer is [`Output::Answer`], or there is none.
+    fn handle_command(&mut self, now: Instant, token: Token, name: Name<'_>, command: Command);
 
     /// The next effect of the calls so far.
     fn poll_output(&mut self) -> Option<Output>;
@@ -123,7 +123,11 @@ pub trait Process {
     fn quarantine_until(&self, now: Instant) -> Option<Instant>;
 
     /// A clean stop.
-    fn stop(self, now: Instant, disk: Option<&mut Disk>);
+    fn stop(self, _now: Instant, _disk: Option<&mut Disk>)
+    where
+        Self: Sized,
+    {
+    }
 
     /// The number of requests and rounds for which it keeps state.
     fn in_flight(&self) -> usize;
@@ -131,11 +135,9 @@ pub trait Process {
 
 /// A command of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Command<'a> {
+pub enum Command {
     /// Acquires a lease.
     Acquire {
-        /// The name of the lease.
-        name: Name<'a>,
         /// The time to live.
         ttl: Duration,
         /// How long to wait while another client holds the lease.
@@ -143,8 +145,6 @@ pub enum Command<'a> {
     },
     /// Renews a lease that was granted to the client.
     Renew {
-        /// The name of the lease.
-        name: Name<'a>,
         /// The tenure to renew.
         tenure: Tenure,
         /// The new time to live.
@@ -152,13 +152,13 @@ pub enum Command<'a> {
     },
     /// Releases a lease that was granted to the client.
     Release {
-        /// The name of the lease.
-        name: Name<'a>,
         /// The tenure to release.
         tenure: Tenure,
         /// How long to repeat the release: the lease has ended after that.
         patience: Duration,
     },
+    /// The client that sent the command with this token has disconnected (P8).
+    Abandon,
 }
 
 /// An effect of a process.
@@ -170,21 +170,6 @@ pub enum Output {
     Persist(Vec<u8>),
     /// Answers a client.
     Answer(Token, Answer),
-}
-
-/// A message, and what the world may know about it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Packet {
-    /// The receiver.
-    pub to: NodeId,
-    /// The kind of message, for scripts: `Propose`.
-    pub kind: &'static str,
-    /// Whether an acceptor sent it as an answer. A quarantined acceptor must not.
-    pub is_reply: bool,
-    /// The sender's round to which the message belongs.
-    pub round: Option<Ballot>,
-    /// The encoded message.
-    pub bytes: Rc<[u8]>,
 }
 
 /// The answer to a command.
@@ -228,4 +213,14 @@ pub struct View {
     pub promised: Ballot,
     /// The last accepted lease: its tenure, and its end on the acceptor's clock.
     pub accepted: Option<(Tenure, Instant)>,
+}
+
+impl View {
+    /// What a shard's acceptor stores for a name; `None` if the node is not an acceptor.
+    #[must_use]
+    pub fn of(shard: &Shard, name: Name<'_>) -> Option<Self> {
+        let (floor, register) = (shard.floor()?, shard.register(name).unwrap_or_default());
+        let accepted = register.accepted.map(|accepted| (accepted.tenure, accepted.expires_at));
+        Some(Self { promised: register.promised.max(floor), accepted })
+    }
 }

@@ -190,7 +190,7 @@ impl Checker {
     }
 
     /// The violations since the last call.
-    pub(crate) fn unreported(&mut self) -> &[Violation] {
+    pub fn unreported(&mut self) -> &[Violation] {
         let reported = std::mem::replace(&mut self.reported, self.violations.len());
         &self.violations[reported..]
     }

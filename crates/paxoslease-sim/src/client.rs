@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use paxoslease_core::{Belief, Instant, Tenure, Token};
 
+use crate::algorithm::Command;
 use crate::clock::Clock;
 use crate::rng::SpanRange;
 use crate::trace::TrueTime;
@@ -60,23 +61,21 @@ impl Habits {
     }
 }
 
-/// What a request was for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum RequestKind {
-    Acquire,
-    Renew,
-    Release,
-}
-
 /// A request that waits for its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) token: Token,
-    pub(crate) kind: RequestKind,
+    pub(crate) command: Command,
     pub(crate) node: u16,
     /// Read before the request was sent (T2).
     pub(crate) sent_at: Instant,
     pub(crate) sent_at_true: TrueTime,
+}
+
+impl Pending {
+    pub(crate) const fn is_acquire(&self) -> bool {
+        matches!(self.command, Command::Acquire { .. })
+    }
 }
 
 /// What a client is doing.

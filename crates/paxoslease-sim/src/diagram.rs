@@ -14,7 +14,7 @@ mod timeline;
 use std::collections::BTreeMap;
 
 use self::labels::{ANY, Labels, Place};
-use self::scene::{Arrow, End, Idle, Scene};
+use self::scene::{Arrow, End, Held, Idle, Scene, Span};
 use self::svg::{Anchor, Point, Svg, TENURE_COLOURS, at, width_of};
 use self::timeline::Timeline;
 use crate::trace::{Entry, TrueTime};
@@ -130,9 +130,9 @@ impl<'a> Painter<'a> {
     /// Breaks of the axis, the axis itself, and the lines of nodes and clients.
     fn background(&mut self) {
         let (top, axis_y, right) = (TOP, self.axis_y, self.timeline.right());
-        for gap in self.timeline.breaks() {
-            self.svg.rect("gap", at(gap.from_x, top), at(gap.to_x, axis_y), "not to scale");
-            let middle = (gap.from_x + gap.to_x) / 2.0;
+        for (from_x, to_x) in self.timeline.breaks() {
+            self.svg.rect("gap", at(from_x, top), at(to_x, axis_y), "not to scale");
+            let middle = (from_x + to_x) / 2.0;
             for x in [middle - 3.0, middle + 3.0] {
                 self.svg.line("line", at(x - 4.0, axis_y + 7.0), at(x + 4.0, axis_y - 7.0));
             }
@@ -185,11 +185,14 @@ impl<'a> Painter<'a> {
                     continue;
                 }
             }
-            let spots = [-17.0, 27.0].map(|dy| at(from + 8.0, y + dy));
-            let places = spots.map(|centre| Place { centre, angle: 0.0 });
-            if let Some(place) = self.labels.place(places, text, TEXT, ANY) {
-                self.svg.text("halo", place.centre, Anchor::Middle, text);
-            }
+            self.write("halo", [-17.0, 27.0].map(|dy| at(from + 8.0, y + dy)), text);
+        }
+    }
+
+    /// Writes a text at the best of these places.
+    fn write<const N: usize>(&mut self, class: &str, centres: [Point; N], text: &str) {
+        if let Some(place) = self.labels.place(centres.map(Place::level), text, TEXT, ANY) {
+            self.svg.text(class, place.centre, Anchor::Middle, text);
         }
     }
 
@@ -204,15 +207,12 @@ impl<'a> Painter<'a> {
         for span in &self.scene.leases {
             let key = span.key;
             let Some(&y) = self.node_y.get(&key.line) else { continue };
-            let (from, until) = (self.x(span.from), self.x(span.until));
-            let class = format!("bar t{}", self.colours[&key.fence]);
             let fence = ballot(key.fence);
             let verb = if key.again { "renewed" } else { "stored" };
             let until_text = millis(span.stated);
             let hover = format!("node {} stores {fence} until {until_text} ms", key.line);
-            self.svg.rect(&class, at(from, y - BAR), at(until, y + BAR), &hover);
             let long = format!("{fence} {verb} until {until_text}");
-            self.in_bar(at(from, y), at(until, y), &[&long, &format!("{fence} {verb}"), &fence]);
+            self.bar(span, y, BAR, &hover, &[&long, &format!("{fence} {verb}"), &fence]);
         }
     }
 
@@ -221,17 +221,21 @@ impl<'a> Painter<'a> {
         for span in &self.scene.holdings {
             let key = span.key;
             let Some(&y) = self.client_y.get(&key.line) else { continue };
-            let (from, until) = (self.x(span.from), self.x(span.until));
-            let class = format!("bar t{}", self.colours[&key.fence]);
             let fence = ballot(key.fence);
             let verb = if key.again { "still holds" } else { "holds" };
             let until_text = millis(span.stated);
             let long = format!("client {} {verb}, fence {fence}, until {until_text}", key.line);
-            self.svg.rect(&class, at(from, y - BAR - 2.0), at(until, y + BAR + 2.0), &long);
-            let short =
-                [&*long, &format!("{verb}, fence {fence}"), &format!("fence {fence}"), &fence];
-            self.in_bar(at(from, y), at(until, y), &short);
+            let (short, shorter) = (format!("{verb}, fence {fence}"), format!("fence {fence}"));
+            self.bar(span, y, BAR + 2.0, &long, &[&long, &short, &shorter, &fence]);
         }
+    }
+
+    /// A bar in the colour of a tenure, with a text on hovering and the longest text that fits.
+    fn bar<L>(&mut self, span: &Span<Held<L>>, y: f64, half: f64, hover: &str, texts: &[&str]) {
+        let (from, until) = (self.x(span.from), self.x(span.until));
+        let class = format!("bar t{}", self.colours[&span.key.fence]);
+        self.svg.rect(&class, at(from, y - half), at(until, y + half), hover);
+        self.in_bar(at(from, y), at(until, y), texts);
     }
 
     /// Where two clients hold the lease at once.
@@ -247,7 +251,7 @@ impl<'a> Painter<'a> {
             let corner = at(from, top - BAR - 6.0);
             self.svg.rect("both", corner, at(until, bottom + BAR + 6.0), text);
             let centre = at((from + until) / 2.0, (top + bottom) / 2.0 + 5.0);
-            self.labels.reserve(Place { centre, angle: 0.0 }, text, TEXT);
+            self.labels.reserve(Place::level(centre), text, TEXT);
             self.svg.text("alarm halo", centre, Anchor::Middle, text);
         }
     }
@@ -259,7 +263,7 @@ impl<'a> Painter<'a> {
             return;
         };
         let centre = at((from.x + until.x) / 2.0, from.y + 5.0);
-        self.labels.reserve(Place { centre, angle: 0.0 }, text, TEXT);
+        self.labels.reserve(Place::level(centre), text, TEXT);
         self.in_bars.push((centre, (*text).to_owned()));
     }
 
@@ -282,11 +286,7 @@ impl<'a> Painter<'a> {
             self.svg.dot("dot", at(x, y), 4.0);
             let text = format!("{} at node {node}", ask.text);
             let half = width_of(&text, TEXT) / 2.0;
-            let below = [30.0, -20.0].map(|dy| at(x + half - 4.0, y + dy));
-            let places = below.map(|centre| Place { centre, angle: 0.0 });
-            if let Some(place) = self.labels.place(places, &text, TEXT, ANY) {
-                self.svg.text("halo", place.centre, Anchor::Middle, &text);
-            }
+            self.write("halo", [30.0, -20.0].map(|dy| at(x + half - 4.0, y + dy)), &text);
         }
     }
 
@@ -380,7 +380,7 @@ impl<'a> Painter<'a> {
             let text = format!("promised {}", shortened(&mark.text));
             let half = width_of(&text, TEXT_SMALL) / 2.0 + 12.0;
             let spots = [(half, -17.0), (half, 27.0), (-half, -17.0), (-half, 27.0)];
-            let places = spots.map(|(dx, dy)| Place { centre: at(x + dx, y + dy), angle: 0.0 });
+            let places = spots.map(|(dx, dy)| Place::level(at(x + dx, y + dy)));
             let place = self.labels.place(places, &text, TEXT_SMALL, 0);
             if let Some(place) = place {
                 self.svg.text("small halo", place.centre, Anchor::Middle, &text);
@@ -400,11 +400,8 @@ impl<'a> Painter<'a> {
             let half = width_of(&note.text, TEXT) / 2.0;
             let fits_right = x + 2.0 * half < self.width - 8.0;
             let x = if fits_right { x + half } else { x - half };
-            let places = [-34.0, -18.0, 28.0, 44.0, -50.0, 60.0]
-                .map(|dy| Place { centre: at(x, y + dy), angle: 0.0 });
-            if let Some(place) = self.labels.place(places, &note.text, TEXT, ANY) {
-                self.svg.text("note halo", place.centre, Anchor::Middle, &note.text);
-            }
+            let centres = [-34.0, -18.0, 28.0, 44.0, -50.0, 60.0].map(|dy| at(x, y + dy));
+            self.write("note halo", centres, &note.text);
         }
     }
 
@@ -431,7 +428,7 @@ impl<'a> Painter<'a> {
             self.svg.line("alarm-line", at(x, TOP), at(x, axis_y));
             self.svg.rect("alarm-fill", corner, opposite, "an invariant broke here");
             self.svg.text("flag", at(x, TOP + 4.0), Anchor::Middle, &numbers);
-            self.labels.reserve(Place { centre: at(x, TOP + 4.0), angle: 0.0 }, &numbers, TEXT);
+            self.labels.reserve(Place::level(at(x, TOP + 4.0)), &numbers, TEXT);
         }
     }
 

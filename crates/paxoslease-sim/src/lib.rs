@@ -12,6 +12,7 @@ mod client;
 mod clock;
 pub mod diagram;
 mod network;
+mod packet;
 mod paxoslease;
 mod rng;
 pub mod scenario;

@@ -110,8 +110,6 @@ pub enum Action {
     Drop,
     /// Delivers them this many times.
     Repeat(u32),
-    /// Delivers them after exactly this time.
-    Delay(Duration),
 }
 
 /// The id of a script's filter.
@@ -135,15 +133,13 @@ pub struct Network {
     cut: Vec<u128>,
     filters: Vec<(FilterId, Pattern, Action)>,
     filters_made: u32,
-    /// The number of messages sent, delivered or not.
-    pub sent: u64,
 }
 
 impl Network {
     pub(crate) fn new(link: Link, nodes: u16) -> Self {
         assert!(nodes < 128, "a bit for every node");
         let cut = vec![0; usize::from(nodes) + 1];
-        Self { link, cut, filters: Vec::new(), filters_made: 0, sent: 0 }
+        Self { link, cut, filters: Vec::new(), filters_made: 0 }
     }
 
     /// Blocks messages from one node to another. The other direction is not affected.
@@ -173,14 +169,12 @@ impl Network {
     }
 
     pub(crate) fn fate(&mut self, rng: &mut Rng, from: u16, to: u16, kind: &str) -> Fate {
-        self.sent += 1;
         let mut filters = self.filters.iter();
         if let Some((id, _, action)) = filters.find(|(_, p, _)| p.matches(from, to, kind)) {
             return match action {
                 Action::Hold => Fate::Held(*id),
                 Action::Drop => Fate::Lost,
                 Action::Repeat(times) => Fate::Repeats(*times),
-                Action::Delay(span) => Fate::Arrives([Some(span.as_nanos() as u64), None]),
             };
         }
         if self.cut[usize::from(from)] & 1 << to != 0 {

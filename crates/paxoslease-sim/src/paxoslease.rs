@@ -1,22 +1,17 @@
 //! PaxosLease itself: the shipping [`Shard`] and codec behind [`Process`].
 //!
-//! Adds what an embedding adds: frames, the two files, and the kind of start. Every message travels
-//! in a frame of its own, so that each can be lost alone.
+//! It adds what an embedding adds: frames, the two files, and the kind of start.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, Config, Event, Holder, Instant, Message, Name, NodeId, Renew, Reply, Request, Rule,
-    Rules, Shard, Start, To, Token,
+    Acquire, Config, Event, Holder, Instant, Name, NodeId, Renew, Rule, Rules, Shard, Start, To,
+    Token,
 };
-use paxoslease_wire::{
-    FrameReader, FrameWriter, SnapshotReader, SnapshotWriter, decode_record, encode_record,
-};
+use paxoslease_wire::{FrameReader, SnapshotReader, SnapshotWriter, decode_record, encode_record};
 
-use crate::algorithm::{
-    Algorithm, Answer, Boot, Command, Disk, Output, Packet, Process, Tuning, View,
-};
+use crate::algorithm::{Algorithm, Answer, Boot, Command, Disk, Output, Process, Tuning, View};
+use crate::packet::Outbox;
 
 /// How many slots one tick of housekeeping visits.
 const SWEEP_SLOTS: u32 = 64;
@@ -80,12 +75,7 @@ impl Algorithm for PaxosLease {
                 }
             }
         };
-        Node { node, shard, writer: FrameWriter::new(node), outputs: VecDeque::new() }
-    }
-
-    fn describe(&self, bytes: &[u8]) -> String {
-        let message = FrameReader::new(bytes).ok().and_then(|mut frame| frame.next()?.ok());
-        message.map_or_else(|| "?".to_owned(), |message| describe(&message))
+        Node { node, shard, out: Outbox::new(node) }
     }
 
     fn rules(&self) -> Rules {
@@ -98,42 +88,18 @@ impl Algorithm for PaxosLease {
 pub struct Node {
     node: NodeId,
     shard: Shard,
-    writer: FrameWriter,
-    outputs: VecDeque<Output>,
+    out: Outbox,
 }
 
 impl Node {
-    /// The shard inside.
-    #[must_use]
-    pub const fn shard(&self) -> &Shard {
-        &self.shard
-    }
-
     fn send(&mut self) {
         while let Some(transmit) = self.shard.poll_transmit() {
-            let message = transmit.message();
-            self.writer.clear();
-            assert!(self.writer.push(&message), "an empty frame has room");
-            let bytes = self.writer.finish(self.shard.counter()).into();
-            let mut packet = Packet {
-                to: self.node,
-                kind: message.kind(),
-                is_reply: matches!(message, Message::Reply(_)),
-                round: match message {
-                    Message::Request(request) => request.ballot(),
-                    Message::Reply(_) | Message::Hint(_) => None,
-                },
-                bytes,
-            };
+            let (counter, message) = (self.shard.counter(), transmit.message());
             match transmit.to {
-                To::Node(to) => {
-                    packet.to = to;
-                    self.outputs.push_back(Output::Send(packet));
-                }
+                To::Node(to) => self.out.send([to], counter, &message),
                 To::Members(set) => {
-                    for to in self.shard.config().cell.nodes(set) {
-                        self.outputs.push_back(Output::Send(Packet { to, ..packet.clone() }));
-                    }
+                    let members = self.shard.config().cell.nodes(set);
+                    self.out.send(members, counter, &message);
                 }
             }
         }
@@ -154,7 +120,7 @@ impl Node {
                 Event::Released { token, .. } => (token, Answer::Released),
                 Event::Persist(record) => {
                     let bytes = encode_record(self.node, &record).to_vec();
-                    self.outputs.push_back(Output::Persist(bytes));
+                    self.out.outputs.push_back(Output::Persist(bytes));
                     continue;
                 }
                 Event::Inspected { .. }
@@ -162,7 +128,7 @@ impl Node {
                 | Event::FreedHint(_)
                 | Event::ExpiredHint { .. } => continue,
             };
-            self.outputs.push_back(Output::Answer(token, answer));
+            self.out.answer(token, answer);
         }
     }
 }
@@ -192,36 +158,36 @@ impl Process for Node {
         self.shard.record_written(now, record);
     }
 
-    fn handle_command(&mut self, now: Instant, token: Token, command: Command<'_>) {
+    fn handle_command(&mut self, now: Instant, token: Token, name: Name<'_>, command: Command) {
         let holder = Holder::NONE;
         let taken = match command {
-            Command::Acquire { name, ttl, wait } => {
+            Command::Acquire { ttl, wait } => {
                 self.shard.acquire(now, Acquire { token, name, holder, ttl, wait })
             }
-            Command::Renew { name, tenure, ttl } => {
+            Command::Renew { tenure, ttl } => {
                 self.shard.renew(now, Renew { token, name, holder, tenure, ttl })
             }
-            Command::Release { name, tenure, patience } => {
+            Command::Release { tenure, patience } => {
                 self.shard.release(now, token, name, tenure, patience)
+            }
+            Command::Abandon => {
+                // The node takes answers at once. So a request that is not open any more was
+                // answered before: the node sent the grant, and the client must release it.
+                self.shard.abandon(now, name, token);
+                return;
             }
         };
         if taken.is_err() {
-            self.outputs.push_back(Output::Answer(token, Answer::Refused));
+            self.out.answer(token, Answer::Refused);
         }
-    }
-
-    fn handle_gone(&mut self, now: Instant, token: Token, name: Name<'_>) {
-        // The node takes answers at once. So a request that is not open any more was answered
-        // before: the node sent the grant, and the client must release it.
-        self.shard.abandon(now, name, token);
     }
 
     fn poll_output(&mut self) -> Option<Output> {
-        if self.outputs.is_empty() {
+        if self.out.outputs.is_empty() {
             self.send();
             self.act();
         }
-        self.outputs.pop_front()
+        self.out.outputs.pop_front()
     }
 
     fn next_timeout(&self) -> Option<Instant> {
@@ -229,12 +195,7 @@ impl Process for Node {
     }
 
     fn view(&self, name: Name<'_>) -> Option<View> {
-        let floor = self.shard.floor()?;
-        let register = self.shard.register(name).unwrap_or_default();
-        Some(View {
-            promised: register.promised.max(floor),
-            accepted: register.accepted.map(|accepted| (accepted.tenure, accepted.expires_at)),
-        })
+        View::of(&self.shard, name)
     }
 
     fn quarantine_until(&self, now: Instant) -> Option<Instant> {
@@ -257,36 +218,5 @@ impl Process for Node {
 
     fn in_flight(&self) -> usize {
         self.shard.rounds().count() + self.shard.waiters()
-    }
-}
-
-fn describe(message: &Message<'_>) -> String {
-    let kind = message.kind();
-    match message {
-        Message::Request(
-            Request::Renew { tenure, ballot, .. } | Request::Heal { tenure, ballot, .. },
-        ) => {
-            format!("{kind} {ballot} of {tenure}")
-        }
-        Message::Request(Request::Prepare { ballot, .. } | Request::Propose { ballot, .. }) => {
-            format!("{kind} {ballot}")
-        }
-        Message::Request(Request::Release { tenure, .. })
-        | Message::Reply(Reply::Released { tenure, .. }) => format!("{kind} {tenure}"),
-        Message::Reply(
-            Reply::Promise { ballot, accepted: Some(seen) }
-            | Reply::Reject { ballot, accepted: Some(seen), .. },
-        ) => format!("{kind} {ballot}, {} live", seen.tenure),
-        Message::Reply(
-            Reply::Reject { ballot, promised, .. } | Reply::NotHeld { ballot, promised },
-        ) => {
-            format!("{kind} {ballot}, promised {promised}")
-        }
-        Message::Reply(Reply::Promise { ballot, .. } | Reply::Accept { ballot }) => {
-            format!("{kind} {ballot}")
-        }
-        Message::Request(Request::Inspect { .. })
-        | Message::Reply(Reply::Inspected { .. })
-        | Message::Hint(_) => kind.to_owned(),
     }
 }

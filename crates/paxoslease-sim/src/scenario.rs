@@ -188,8 +188,9 @@ impl<A: Algorithm> ScriptedWorld<A> {
     }
 
     /// Runs the world until this time.
-    fn at(&mut self, millis: u64) {
+    fn at(&mut self, millis: u64) -> &mut Self {
         self.world.run_until(TrueTime(millis * 1_000_000));
+        self
     }
 
     /// A client acquires the lease through a node, without waiting if it is held.
@@ -209,11 +210,33 @@ impl<A: Algorithm> ScriptedWorld<A> {
         self.world.release(self.clients[client], node);
     }
 
+    fn crash(&mut self, node: u16) {
+        self.world.crash(node);
+    }
+
+    fn stop(&mut self, node: u16) {
+        self.world.stop(node);
+    }
+
+    fn start(&mut self, node: u16) {
+        self.world.start(node);
+    }
+
+    fn note(&mut self, node: u16, text: &str) -> &mut Self {
+        self.world.note(node, text);
+        self
+    }
+
     fn hold(&mut self, pattern: Pattern) -> FilterId {
         self.world.filter(pattern, Action::Hold)
     }
 
     fn lose(&mut self, pattern: Pattern) -> FilterId {
         self.world.filter(pattern, Action::Drop)
+    }
+
+    fn lift(&mut self, filter: FilterId) -> &mut Self {
+        self.world.lift(filter);
+        self
     }
 }

@@ -88,16 +88,15 @@ pub fn run(seed: u64, options: &Options) -> Report {
 /// Runs any algorithm in the world of a seed.
 #[must_use]
 pub fn run_with<A: Algorithm>(algorithm: A, seed: u64, options: &Options) -> Report {
-    let Plan { setup, clients, faults } = Plan::draw(seed, options);
+    let Plan { setup, clients, faults: plan } = Plan::draw(seed, options);
     let max_lease = setup.cell.max_lease().as_duration();
     let mut world = World::new(algorithm, setup);
     for (clock, name, habits) in clients {
         world.add_client(clock, name, Some(habits));
     }
-    let mut injector = FaultInjector::new(seed, faults, max_lease);
-    injector.run(&mut world, options.events_max);
+    FaultInjector::new(seed, plan, max_lease).run(&mut world, options.events_max);
     if world.violations().is_empty() {
-        injector.heal(&mut world);
+        faults::heal(&mut world);
         demand_progress(&mut world, max_lease);
     }
     world.into_report()
@@ -114,13 +113,13 @@ fn demand_progress<A: Algorithm>(world: &mut World<A>, max_lease: Duration) {
     world.network().link = link;
     world.set_client_link(link);
     let habits = Habits { wait: CALM_WAIT, ..Habits::calm(max_lease) };
-    world.calm_clients(|_| Some(habits));
+    world.calm_clients(Some(habits));
     // Time for pauses, quarantines, leases of dead clients, and earlier requests.
     let bound = max_lease * 6 + Duration::from_secs(3);
     demand(world, bound, World::without_grant, "no client was granted it");
     let bound = CALM_WAIT * 2 + habits.patience;
     demand(world, bound, World::without_answer, "a client that wants it got no answer");
-    world.calm_clients(|_| None);
+    world.calm_clients(None);
     world.run_for(CALM_WAIT + max_lease * 2 + Duration::from_secs(3));
     let left = world.in_flight();
     if left > 0 {

@@ -46,16 +46,10 @@ pub enum TraceEvent {
         /// For example `Propose 7.1`.
         text: String,
     },
-    /// A message arrived. A duplicate has its own number.
-    Delivered {
-        /// The message's number.
-        message: u64,
-    },
-    /// A message was lost.
-    Lost {
-        /// The message's number.
-        message: u64,
-    },
+    /// The message with this number arrived. A duplicate has its own number.
+    Delivered(u64),
+    /// The message with this number was lost.
+    Lost(u64),
     /// A client sent a command to a node.
     Asked {
         /// The client.
@@ -112,16 +106,10 @@ pub enum TraceEvent {
         /// The name of the lease.
         name: String,
     },
-    /// A node lost its memory.
-    Crashed {
-        /// The node.
-        node: u16,
-    },
-    /// A node stopped cleanly.
-    Stopped {
-        /// The node.
-        node: u16,
-    },
+    /// This node lost its memory.
+    Crashed(u16),
+    /// This node stopped cleanly.
+    Stopped(u16),
     /// A node started, perhaps with a quarantine.
     Started {
         /// The node.
@@ -136,11 +124,8 @@ pub enum TraceEvent {
         /// The end of the pause.
         until: TrueTime,
     },
-    /// A check failed.
-    Violation {
-        /// The check, and what was found.
-        text: String,
-    },
+    /// A check failed; the text names it and what was found.
+    Violation(String),
     /// A note for a diagram or a transcript.
     Note {
         /// The node on whose line it appears.
@@ -218,11 +203,6 @@ impl Tracer {
     #[must_use]
     pub const fn value(&self) -> u64 {
         self.hash
-    }
-
-    /// The entries kept, in order.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter()
     }
 
     /// All entries kept, in order.

@@ -40,8 +40,8 @@ fn line(event: &TraceEvent, sent: &BTreeMap<u64, (u16, u16, &str)>) -> String {
     };
     match event {
         TraceEvent::Sent { message: number, .. } => message(number, "sent   "),
-        TraceEvent::Delivered { message: number } => message(number, "arrived"),
-        TraceEvent::Lost { message: number } => message(number, "lost   "),
+        TraceEvent::Delivered(number) => message(number, "arrived"),
+        TraceEvent::Lost(number) => message(number, "lost   "),
         TraceEvent::Asked { client, node, text } => {
             format!("client {client} asks node {node}: {text}")
         }
@@ -57,14 +57,14 @@ fn line(event: &TraceEvent, sent: &BTreeMap<u64, (u16, u16, &str)>) -> String {
             format!("client {client} holds {tenure} of {name} until {until}, through node {node}")
         }
         TraceEvent::Yielded { client, name } => format!("client {client} gives up {name}"),
-        TraceEvent::Crashed { node } => format!("node {node} crashes"),
-        TraceEvent::Stopped { node } => format!("node {node} stops"),
+        TraceEvent::Crashed(node) => format!("node {node} crashes"),
+        TraceEvent::Stopped(node) => format!("node {node} stops"),
         TraceEvent::Started { node, quarantine_until: Some(until) } => {
             format!("node {node} starts, quarantined until {until}")
         }
         TraceEvent::Started { node, quarantine_until: None } => format!("node {node} starts"),
         TraceEvent::Paused { node, until } => format!("node {node} pauses until {until}"),
-        TraceEvent::Violation { text } => format!("*** {text}"),
+        TraceEvent::Violation(text) => format!("*** {text}"),
         TraceEvent::Note { node, text } => format!("node {node}: {text}"),
     }
 }

@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use paxoslease_core::{Cell, NodeId, Tenure, Token};
 
-use crate::algorithm::{Algorithm, Answer, Disk, Output, Packet, Process, Tuning};
+use crate::algorithm::{Algorithm, Answer, Command, Disk, Output, Packet, Process, Tuning};
 use crate::checker::{Checker, Claim, Stored, Violation};
-use crate::client::{Client, RequestKind};
+use crate::client::Client;
 use crate::clock::Clock;
 use crate::network::{Fate, FilterId, Link, Network};
 use crate::rng::Rng;
@@ -153,8 +153,8 @@ struct NodeState<P> {
     clock: Clock,
     disk: Option<Disk>,
     process: Option<P>,
+    /// Odd while a process runs, then even: no two runs have the same number.
     run: u32,
-    has_run: bool,
     /// A write under way, which may or may not survive a crash.
     writing: Option<Vec<u8>>,
     timer_at: Option<TrueTime>,
@@ -172,15 +172,6 @@ struct Delivery {
     bytes: Rc<[u8]>,
 }
 
-/// A client's request in flight.
-#[derive(Clone, Copy, Debug)]
-enum ClientRequest {
-    Acquire { ttl: Duration, wait: Duration },
-    Renew { tenure: Tenure, ttl: Duration },
-    Release { tenure: Tenure, patience: Duration },
-    Gone,
-}
-
 #[derive(Clone, Debug)]
 enum WorldEvent {
     Delivery(Delivery),
@@ -189,7 +180,7 @@ enum WorldEvent {
     Resumed,
     Written { run: u32, bytes: Vec<u8> },
     Confirmed { run: u32, bytes: Vec<u8> },
-    Requested { client: u32, token: Token, request: ClientRequest },
+    Requested { client: u32, token: Token, command: Command },
     Answered { client: u32, token: Token, answer: Answer },
     Woken { client: u32 },
 }
@@ -214,7 +205,6 @@ impl<A: Algorithm> World<A> {
                 disk: setup.disk.map(|_| Disk::default()),
                 process: None,
                 run: 0,
-                has_run: false,
                 writing: None,
                 timer_at: None,
                 paused_until: None,
@@ -300,10 +290,10 @@ impl<A: Algorithm> World<A> {
                 let Delivery { number, from, bytes, .. } = delivery;
                 self.tracer.hash(&[self.now.0, 1, number]);
                 if self.state(id).process.is_none() {
-                    self.tracer.record(self.now, || TraceEvent::Lost { message: number });
+                    self.tracer.record(self.now, || TraceEvent::Lost(number));
                     return;
                 }
-                self.tracer.record(self.now, || TraceEvent::Delivered { message: number });
+                self.tracer.record(self.now, || TraceEvent::Delivered(number));
                 let from = NodeId::new(from).expect("nodes' ids are in bounds");
                 self.with(id, |process, now| process.handle_message(now, from, &bytes));
             }
@@ -324,8 +314,8 @@ impl<A: Algorithm> World<A> {
                     self.with(id, |process, now| process.handle_persisted(now, &bytes));
                 }
             }
-            WorldEvent::Requested { client, token, request } => {
-                self.requested(id, client, token, request);
+            WorldEvent::Requested { client, token, command } => {
+                self.requested(id, client, token, command);
             }
             WorldEvent::Answered { .. }
             | WorldEvent::Woken { .. }
@@ -391,28 +381,17 @@ impl<A: Algorithm> World<A> {
         if !self.tracer.is_kept() {
             return;
         }
-        let text = &self.setup.names[name];
+        let (node, name) = (id, self.setup.names[name].clone());
         if stored.promised > before.promised {
-            let ballot = stored.promised.to_string();
-            self.tracer.record(self.now, || TraceEvent::Promised {
-                node: id,
-                name: text.clone(),
-                ballot,
-            });
+            let (name, ballot) = (name.clone(), stored.promised.to_string());
+            self.tracer.record(self.now, || TraceEvent::Promised { node, name, ballot });
         }
         match stored.lease {
-            Some((tenure, until)) if stored.lease != before.lease => {
-                let fence = tenure.fence();
-                self.tracer.record(self.now, || TraceEvent::Stored {
-                    node: id,
-                    name: text.clone(),
-                    fence,
-                    until,
-                });
+            Some((_, until)) if stored.lease != before.lease => {
+                self.tracer.record(self.now, || TraceEvent::Stored { node, name, fence, until });
             }
             None if before.lease.is_some_and(|(_, until)| until > self.now) => {
-                self.tracer
-                    .record(self.now, || TraceEvent::Cleared { node: id, name: text.clone() });
+                self.tracer.record(self.now, || TraceEvent::Cleared { node, name });
             }
             _ => {}
         }
@@ -422,7 +401,7 @@ impl<A: Algorithm> World<A> {
         if self.tracer.is_kept() {
             for violation in self.checker.unreported() {
                 let text = format!("{:?}: {}", violation.check, violation.text);
-                self.tracer.record(violation.at, || TraceEvent::Violation { text });
+                self.tracer.record(violation.at, || TraceEvent::Violation(text));
             }
         }
     }
@@ -440,7 +419,7 @@ impl<A: Algorithm> World<A> {
         self.trace_sent(number, from, to, &bytes);
         let delivery = Delivery { number, from, to, kind, bytes };
         match fate {
-            Fate::Lost => self.tracer.record(self.now, || TraceEvent::Lost { message: number }),
+            Fate::Lost => self.tracer.record(self.now, || TraceEvent::Lost(number)),
             Fate::Held(filter) => self.held.entry(filter).or_default().push(delivery),
             Fate::Arrives([first, second]) => {
                 if let Some(delay) = second {
@@ -575,13 +554,5 @@ impl<A: Algorithm> World<A> {
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
-    }
-}
-
-fn kind_of(request: ClientRequest) -> RequestKind {
-    match request {
-        ClientRequest::Acquire { .. } => RequestKind::Acquire,
-        ClientRequest::Renew { .. } => RequestKind::Renew,
-        ClientRequest::Release { .. } | ClientRequest::Gone => RequestKind::Release,
     }
 }

@@ -1,4 +1,4 @@
-//! TraceEvent a restarted node may do.
+//! What a restarted node may do.
 
 use std::time::Duration;
 

@@ -10,12 +10,20 @@ use crate::world::At;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) enum Event {
-    /// A shard of a node takes a turn.
+    /// A shard of a node, or a client, takes a turn.
     Turn { host: usize, shard: usize },
-    /// A client takes a turn.
-    ClientTurn { host: usize },
     /// A shard that has had its last turn is gone.
     Left { host: usize, shard: usize },
+    /// An event of the network.
+    Network(NetworkEvent),
+    /// The disk has finished a write of this run of a host.
+    Written { host: usize, run: u64 },
+    /// A lease of a host that was killed may have run out.
+    Lapsed { host: usize },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) enum NetworkEvent {
     /// The request to connect arrives.
     Dialled { pipe: u64 },
     /// The answer to that request arrives.
@@ -26,14 +34,12 @@ pub(crate) enum Event {
     Room(EndId, usize),
     /// An end learns that the other is gone.
     Reset(EndId),
-    /// The disk has finished a write of this run of a host.
-    Written { host: usize, run: u64 },
-    /// A lease of a host that was killed may have run out.
-    Lapsed { host: usize },
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Agenda {
+    /// The current true time.
+    pub(crate) now: At,
     heap: BinaryHeap<Reverse<(At, u64, Event)>>,
     serial: u64,
 }
@@ -42,6 +48,10 @@ impl Agenda {
     pub(crate) fn add(&mut self, at: At, event: Event) {
         self.serial += 1;
         self.heap.push(Reverse((at, self.serial, event)));
+    }
+
+    pub(crate) fn add_in(&mut self, nanos: u64, event: Event) {
+        self.add(self.now + nanos, event);
     }
 
     pub(crate) fn next_at(&self) -> Option<At> {

@@ -13,7 +13,7 @@ use crate::world::At;
 /// The clock of a host.
 #[derive(Clone, Debug)]
 pub(crate) struct HostClock {
-    plan: paxoslease_sim::Clock,
+    pub(crate) plan: paxoslease_sim::Clock,
     shown: Arc<AtomicU64>,
 }
 

@@ -1,8 +1,8 @@
-//! A network of byte streams, as bad as a real one: slow, chopped, blocked in one direction, cut,
-//! or dead on one side without a word to the other.
+//! A network of byte streams with the faults of a real one: it is slow, splits writes, blocks one
+//! direction, cuts connections, or lets one side of a connection die unnoticed.
 //!
-//! Models what sockets promise and no more: bytes arrive in order, in any pieces, or not at all;
-//! a sender has room for a window of unread bytes. Does not know what the bytes mean.
+//! The network models what sockets promise and no more: bytes arrive in order, in any pieces, or not
+//! at all; a sender has room for a window of unread bytes. It does not know what the bytes mean.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -10,21 +10,21 @@ use std::time::Duration;
 use paxoslease_node::simulation::{EndId, Ended, News, Port};
 use paxoslease_sim::{Rng, SpanRange};
 
-use crate::agenda::{Agenda, Event};
+use crate::agenda::{Agenda, Event, NetworkEvent};
 use crate::world::At;
 
-/// How good the network is at a time.
+/// The properties of the network.
 #[derive(Clone, Debug)]
 pub(crate) struct Conditions {
     /// The shortest and the longest delay.
     pub(crate) delay: (Duration, Duration),
-    /// How often something takes longer, in a thousand, and how much at most.
+    /// How many deliveries in a thousand take longer, and by how much at most.
     pub(crate) spike: (u32, Duration),
-    /// How often a write is cut in two, in a thousand.
+    /// How many writes in a thousand are split in two.
     pub(crate) chop: u32,
-    /// How often a dial fails, in a thousand.
+    /// How many dials in a thousand fail.
     pub(crate) dial_failure: u32,
-    /// How many bytes may be on their way; a greeting must fit.
+    /// The range of the bytes in flight; a greeting must fit.
     pub(crate) window: (u64, u64),
 }
 
@@ -49,8 +49,8 @@ pub(crate) enum Presence {
     Silent,
 }
 
-/// How often what is blocked is tried again.
-const RETRIED_EVERY: Duration = Duration::from_millis(20);
+/// The time until a blocked delivery is tried again.
+const RETRIED_NANOS: u64 = 20_000_000;
 
 enum Parcel {
     Bytes(Vec<u8>),
@@ -66,7 +66,7 @@ struct End {
     established: bool,
     writable: bool,
     ended: Option<Ended>,
-    /// On the way to the other end.
+    /// In flight to the other end.
     parcels: VecDeque<(At, Parcel)>,
     /// Sent, and not known to be read.
     unread: usize,
@@ -99,10 +99,10 @@ struct Pipe {
 
 pub(crate) struct Network {
     pub(crate) conditions: Conditions,
-    /// From which host to which nothing arrives.
+    /// The links, from host to host, on which nothing arrives.
     pub(crate) blocked: BTreeSet<(usize, usize)>,
-    /// From which host to which whole writes vanish while the connection stands, like messages
-    /// that a full queue has no room for.
+    /// The links that lose whole writes although the connection stays open, as a full queue loses
+    /// messages.
     pub(crate) swallowed: BTreeSet<(usize, usize)>,
     addresses: BTreeMap<String, (usize, Port)>,
     hosts: Vec<HostState>,
@@ -113,6 +113,8 @@ pub(crate) struct Network {
     ready: Vec<EndId>,
     /// What the host of each end sent to its peer, for checkers.
     pub(crate) tap: Option<Vec<(EndId, usize, Vec<u8>)>>,
+    /// The events of the whole world.
+    pub(crate) agenda: Agenda,
 }
 
 /// A host as the network knows it.
@@ -141,6 +143,7 @@ impl Network {
             rng: Rng::new(seed, 1),
             ready: Vec::new(),
             tap: None,
+            agenda: Agenda::default(),
         }
     }
 
@@ -188,20 +191,13 @@ impl Network {
         delay.as_nanos() as u64
     }
 
-    /// Whether what travels to this end is held up on the way.
+    /// Whether deliveries to this end are blocked.
     fn is_blocked(&self, to: EndId) -> bool {
         let hosts = self.end(other(to)).zip(self.end(to)).map(|(from, to)| (from.host, to.host));
         hosts.is_some_and(|link| self.blocked.contains(&link))
     }
 
-    pub(crate) fn dial(
-        &mut self,
-        agenda: &mut Agenda,
-        now: At,
-        host: usize,
-        shard: usize,
-        address: &str,
-    ) -> EndId {
+    pub(crate) fn dial(&mut self, host: usize, shard: usize, address: &str) -> EndId {
         self.dials += 1;
         let id = EndId { pipe: self.dials, side: 0 };
         let (min, max) = self.conditions.window;
@@ -213,13 +209,13 @@ impl Network {
         let permille = self.conditions.dial_failure;
         let failed = target.is_none() || self.rng.chance(permille);
         let delay = self.delay();
-        let dialled = Event::Dialled { pipe: self.dials };
-        agenda.add(now + delay, if failed { Event::Reset(id) } else { dialled });
+        let dialled = NetworkEvent::Dialled { pipe: self.dials };
+        self.add_in(delay, if failed { NetworkEvent::Reset(id) } else { dialled });
         id
     }
 
-    /// Sends what there is room for. Returns how many bytes that was.
-    pub(crate) fn send(&mut self, agenda: &mut Agenda, now: At, id: EndId, bytes: &[u8]) -> usize {
+    /// Sends as many bytes as there is room for. Returns their number.
+    pub(crate) fn send(&mut self, id: EndId, bytes: &[u8]) -> usize {
         let Some(pipe) = self.pipes.get_mut(&id.pipe) else { return 0 };
         let link = (pipe.ends[id.side].host, pipe.ends[1 - id.side].host);
         if self.swallowed.contains(&link) {
@@ -241,27 +237,27 @@ impl Network {
         };
         let (first, second) = bytes.split_at(cut);
         for part in [first, second].into_iter().filter(|part| !part.is_empty()) {
-            self.put(agenda, now, id, Parcel::Bytes(part.to_vec()));
+            self.put(id, Parcel::Bytes(part.to_vec()));
         }
         len
     }
 
-    /// Puts something on its way from an end, behind what is on its way already.
-    fn put(&mut self, agenda: &mut Agenda, now: At, from: EndId, parcel: Parcel) {
-        let delay = self.delay();
+    /// Sends a parcel from an end, behind the parcels in flight.
+    fn put(&mut self, from: EndId, parcel: Parcel) {
+        let earliest = self.agenda.now + self.delay();
         let Some(end) = self.end_mut(from) else { return };
-        let at = end.parcels.back().map_or(0, |(at, _)| *at).max(now + delay);
-        if end.parcels.is_empty() {
-            agenda.add(at, Event::Arrives(other(from)));
-        }
+        let at = end.parcels.back().map_or(0, |(at, _)| *at).max(earliest);
         end.parcels.push_back((at, parcel));
+        if end.parcels.len() == 1 {
+            self.agenda.add(at, Event::Network(NetworkEvent::Arrives(other(from))));
+        }
     }
 
     /// A shard closes its end.
-    pub(crate) fn close(&mut self, agenda: &mut Agenda, now: At, id: EndId) {
+    pub(crate) fn close(&mut self, id: EndId) {
         let Some(end) = self.end_mut(id) else { return };
         if end.shard.take().is_some() {
-            self.put(agenda, now, id, Parcel::End);
+            self.put(id, Parcel::End);
             self.remove_pipe(id.pipe);
         }
     }
@@ -273,7 +269,7 @@ impl Network {
         }
     }
 
-    /// Another shard of the host reads from now on, first of all what is given back.
+    /// Another shard of the host reads this end from now on, beginning with the `unread` bytes.
     pub(crate) fn hand_over(&mut self, id: EndId, shard: usize, unread: &[u8]) {
         if let Some(end) = self.end_mut(id) {
             end.shard = Some(shard);
@@ -281,51 +277,39 @@ impl Network {
             self.ready.push(id);
         }
         if let Some(sender) = self.end_mut(other(id)) {
-            // It will be read once more.
+            // These bytes will be read again.
             sender.unread += unread.len();
         }
     }
 
-    /// Reports an end again, whose bytes were not read.
+    /// Reports an end with unread bytes again.
     pub(crate) fn resume(&mut self, id: EndId) {
         self.ready.push(id);
     }
 
-    /// What is new at an end, if that shard still has it. Without `reads`, its bytes stay.
-    pub(crate) fn news(
-        &mut self,
-        agenda: &mut Agenda,
-        now: At,
-        id: EndId,
-        shard: usize,
-        reads: bool,
-    ) -> Option<News> {
+    /// The news of an end, if that shard still has it. Without `reads`, the bytes stay.
+    pub(crate) fn news(&mut self, id: EndId, shard: usize, reads: bool) -> Option<News> {
         let delay = self.delay();
         let port = self.pipes.get(&id.pipe)?.port;
         let end = self.end_mut(id).filter(|end| end.shard == Some(shard))?;
         let bytes = if reads { std::mem::take(&mut end.received) } else { Vec::new() };
-        if !bytes.is_empty() {
-            agenda.add(now + delay, Event::Room(other(id), bytes.len()));
-        }
-        Some(News {
+        let news = News {
             end: id,
             port: if id.side == 0 { Port::Peers } else { port },
             established: std::mem::take(&mut end.established),
             writable: std::mem::take(&mut end.writable),
             bytes,
             ended: end.ended,
-        })
+        };
+        if !news.bytes.is_empty() {
+            self.add_in(delay, NetworkEvent::Room(other(id), news.bytes.len()));
+        }
+        Some(news)
     }
 
-    /// A host's process began or ended. One that ended has closed its connections, unless the
-    /// machine is gone with it.
-    pub(crate) fn set_presence(
-        &mut self,
-        agenda: &mut Agenda,
-        now: At,
-        host: usize,
-        presence: Presence,
-    ) {
+    /// A host's process started or ended. A machine closes the connections of a process that ended,
+    /// unless the machine is gone too.
+    pub(crate) fn set_presence(&mut self, host: usize, presence: Presence) {
         self.hosts[host].presence = presence;
         if presence == Presence::Listening {
             return;
@@ -337,7 +321,7 @@ impl Network {
         let ends: Vec<EndId> = self.pipes.iter().filter_map(of_host).collect();
         for id in ends {
             if presence == Presence::Refusing {
-                self.close(agenda, now, id);
+                self.close(id);
             } else if let Some(end) = self.end_mut(id) {
                 end.shard = None;
                 self.remove_pipe(id.pipe);
@@ -367,26 +351,31 @@ impl Network {
     }
 
     /// Handles an event of the network.
-    pub(crate) fn happens(&mut self, agenda: &mut Agenda, now: At, event: Event) {
+    pub(crate) fn happens(&mut self, event: NetworkEvent) {
         let to = match event {
-            Event::Dialled { pipe } => EndId { pipe, side: 1 },
-            Event::Answered { pipe } => EndId { pipe, side: 0 },
-            Event::Arrives(end) | Event::Room(end, _) | Event::Reset(end) => end,
-            _ => unreachable!("not an event of the network"),
+            NetworkEvent::Dialled { pipe } => EndId { pipe, side: 1 },
+            NetworkEvent::Answered { pipe } => EndId { pipe, side: 0 },
+            NetworkEvent::Arrives(end) | NetworkEvent::Room(end, _) | NetworkEvent::Reset(end) => {
+                end
+            }
         };
         if self.is_blocked(to) {
-            return agenda.add(now + RETRIED_EVERY.as_nanos() as u64, event);
+            return self.add_in(RETRIED_NANOS, event);
         }
         if self.pipes.get(&to.pipe).is_none_or(|pipe| pipe.is_dead) {
             return;
         }
         match event {
-            Event::Dialled { pipe } => self.dial_arrives(agenda, now, pipe),
-            Event::Arrives(_) => self.arrives(agenda, now, to),
-            Event::Room(_, len) => self.room(to, len),
-            Event::Answered { .. } => self.tell(to, |end| end.established = true),
-            _ => self.tell(to, |end| end.ended = Some(Ended::Reset)),
+            NetworkEvent::Dialled { pipe } => self.dial_arrives(pipe),
+            NetworkEvent::Arrives(_) => self.arrives(to),
+            NetworkEvent::Room(_, len) => self.room(to, len),
+            NetworkEvent::Answered { .. } => self.tell(to, |end| end.established = true),
+            NetworkEvent::Reset(_) => self.tell(to, |end| end.ended = Some(Ended::Reset)),
         }
+    }
+
+    fn add_in(&mut self, nanos: u64, event: NetworkEvent) {
+        self.agenda.add_in(nanos, Event::Network(event));
     }
 
     fn tell(&mut self, id: EndId, change: impl FnOnce(&mut End)) {
@@ -396,7 +385,7 @@ impl Network {
         }
     }
 
-    fn dial_arrives(&mut self, agenda: &mut Agenda, now: At, pipe: u64) {
+    fn dial_arrives(&mut self, pipe: u64) {
         let delay = self.delay();
         let to = EndId { pipe, side: 1 };
         let Some(end) = self.end_mut(to) else { return };
@@ -405,14 +394,11 @@ impl Network {
             Presence::Listening => {
                 let shard = self.accepting_shard(to);
                 self.tell(to, |end| end.shard = Some(shard));
-                agenda.add(now + delay, Event::Answered { pipe });
+                self.add_in(delay, NetworkEvent::Answered { pipe });
             }
-            Presence::Refusing => agenda.add(now + delay, Event::Reset(EndId { pipe, side: 0 })),
+            Presence::Refusing => self.add_in(delay, NetworkEvent::Reset(EndId { pipe, side: 0 })),
             // The request is repeated until the dialling host gives up.
-            Presence::Silent => {
-                let retried_at = now + RETRIED_EVERY.as_nanos() as u64;
-                agenda.add(retried_at, Event::Dialled { pipe });
-            }
+            Presence::Silent => self.add_in(RETRIED_NANOS, NetworkEvent::Dialled { pipe }),
         }
     }
 
@@ -426,24 +412,24 @@ impl Network {
         host.accepted % host.shards
     }
 
-    fn arrives(&mut self, agenda: &mut Agenda, now: At, to: EndId) {
+    fn arrives(&mut self, to: EndId) {
         let delay = self.delay();
         let Some(pipe) = self.pipes.get_mut(&to.pipe) else { return };
         let [a, b] = &mut pipe.ends;
         let (from, end) = if to.side == 1 { (a, b) } else { (b, a) };
-        while let Some((_, parcel)) = from.parcels.pop_front_if(|(at, _)| *at <= now) {
+        while let Some((_, parcel)) = from.parcels.pop_front_if(|(at, _)| *at <= self.agenda.now) {
             match parcel {
                 Parcel::Bytes(bytes) => end.received.extend(bytes),
                 Parcel::End => end.ended = end.ended.or(Some(Ended::Closed)),
             }
         }
         if let Some((at, _)) = from.parcels.front() {
-            agenda.add(*at, Event::Arrives(to));
+            self.agenda.add(*at, Event::Network(NetworkEvent::Arrives(to)));
         }
         if end.shard.is_some() {
             self.ready.push(to);
         } else if self.hosts[end.host].presence != Presence::Silent {
-            agenda.add(now + delay, Event::Reset(other(to)));
+            self.add_in(delay, NetworkEvent::Reset(other(to)));
         }
     }
 

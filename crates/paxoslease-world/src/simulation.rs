@@ -26,7 +26,7 @@ use crate::clock::HostClock;
 use crate::network::Presence;
 use crate::world::{At, Bells, World};
 
-/// What a cell is like.
+/// The properties of a cell.
 #[derive(Clone, Debug)]
 pub(crate) struct Setup {
     pub(crate) seed: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Setup {
     pub(crate) shards: u16,
     pub(crate) names: Vec<String>,
     pub(crate) max_lease: Duration,
-    /// How far clocks are allowed to be off, and are.
+    /// The drift bound of the cell. Clocks are drawn within it.
     pub(crate) drift_ppm: u32,
     pub(crate) disk: bool,
     /// The rules that nodes follow.
@@ -67,7 +67,7 @@ impl Setup {
         }
     }
 
-    /// The configuration of a node; those after the members only propose.
+    /// The configuration of a node. Nodes after the members only propose.
     pub(crate) fn config(&self, id: u16) -> Config {
         let config = Config::new("world", id).max_lease(self.max_lease).shards(self.shards);
         let mut config = config.ephemeral().allow_plaintext();
@@ -164,7 +164,7 @@ impl Simulation {
         self.world.node(host).expect("it runs")
     }
 
-    /// The way to the cell that the users on a host have.
+    /// The handle that users on a host have.
     pub(crate) fn handle(&self, host: usize) -> Handle {
         let client = self.world.client(host).map(Handle::Client);
         client.unwrap_or_else(|| Handle::Node(self.node(host)))
@@ -186,7 +186,7 @@ impl Simulation {
         self.tasks.end_of(host);
     }
 
-    /// The same by a power failure, with what its disk loses then.
+    /// Ends it by a power failure, which costs the disk what was not synced.
     pub(crate) fn cut_power(&mut self, host: usize) {
         self.judge.borrow_mut().process_gone(host);
         self.world.cut_power(host);
@@ -199,14 +199,14 @@ impl Simulation {
         self.judge.borrow_mut().set_paused(host, true);
     }
 
-    /// The process goes on. The judge is told when the process has had a turn.
+    /// Resumes the process. The judge is told after the process has had a turn.
     pub(crate) fn resume(&mut self, host: usize) {
         self.world.resume(host);
         self.run_for(Duration::ZERO);
         self.judge.borrow_mut().set_paused(host, false);
     }
 
-    /// Ends the users on a host; the node goes on.
+    /// Ends the users on a host; the node continues.
     pub(crate) fn end_tasks_of(&mut self, host: usize) {
         self.judge.borrow_mut().process_gone(host);
         self.tasks.end_of(host);
@@ -230,7 +230,7 @@ impl Simulation {
         })
     }
 
-    /// Releases the lease of a user. Returns whether that was confirmed.
+    /// Releases the lease of a user. Returns whether the release was confirmed.
     pub(crate) fn give_back(&mut self, host: usize, client: u32, guard: Rc<LeaseGuard>) -> bool {
         let judge = self.judge_handle();
         judge.borrow_mut().gives_up(client);
@@ -246,7 +246,7 @@ impl Simulation {
         self.tasks.len()
     }
 
-    /// Runs something in the process of a host.
+    /// Runs a future in the process of a host.
     pub(crate) fn spawn(&mut self, host: usize, future: impl Future<Output = ()> + 'static) {
         self.tasks.spawn(host, future);
     }
@@ -284,15 +284,15 @@ impl Simulation {
         self.world.pass_to(until);
     }
 
-    /// Runs while `so` holds. Returns whether it ended within the bound.
+    /// Runs while `condition` holds. Returns whether that ended within the bound.
     pub(crate) fn run_while(
         &mut self,
         bound: Duration,
-        mut so: impl FnMut(&mut Self) -> bool,
+        mut condition: impl FnMut(&mut Self) -> bool,
     ) -> bool {
         let until = self.world.now() + bound.as_nanos() as u64;
         self.poll_tasks();
-        while so(self) {
+        while condition(self) {
             if self.next_at().is_none_or(|at| at > until) {
                 return false;
             }
@@ -318,7 +318,7 @@ impl Simulation {
         output.take().expect("it is done")
     }
 
-    /// Fails the test if a check failed.
+    /// Panics if a check failed.
     #[cfg(test)]
     pub(crate) fn assert_sound(&self) {
         let judge = self.judge.borrow();

@@ -20,6 +20,8 @@ use crate::world::{Bells, World};
 /// still. The rest is done by [`Self::advance`]: a lease runs out, the quarantine of a restarted
 /// node ends, a waiter has its turn.
 ///
+/// Every method that takes the id of a node panics if the cell has no such node.
+///
 /// ```
 /// use std::time::Duration;
 /// use paxoslease_holder::LeaseState;
@@ -119,12 +121,8 @@ impl TestCell {
         });
     }
 
-    /// Ends a node as `kill -9` does: what it stored is kept, all else is gone, and its requests
-    /// are answered as those of a node that was shut down. Guards of its leases do not know: they
-    /// hold until their time is over.
-    ///
-    /// # Panics
-    /// When there is no such node.
+    /// Ends a node as `kill -9` does. Its disk is kept, and its requests are answered as those of a
+    /// node that was shut down. Guards of its leases hold until their time is over.
     pub fn kill(&self, id: u16) {
         self.ask(id, |world, host| world.kill(host, Presence::Refusing));
     }
@@ -132,9 +130,6 @@ impl TestCell {
     /// Starts a node that was killed or shut down; one that was killed begins with its quarantine.
     /// One that runs is shut down first, as in a rolling restart: that takes no time, unless
     /// no majority confirms that its leases are released.
-    ///
-    /// # Panics
-    /// When there is no such node.
     pub fn restart(&self, id: u16) {
         self.ask(id, |world, host| {
             world.stop(host);
@@ -142,10 +137,7 @@ impl TestCell {
         });
     }
 
-    /// Cuts a node off from all others; they are not told.
-    ///
-    /// # Panics
-    /// When there is no such node.
+    /// Cuts a node off from all others, without a notice to any node.
     pub fn isolate(&self, id: u16) {
         self.ask(id, |world, host| {
             let links = (0..world.len()).flat_map(|other| [(host, other), (other, host)]);
@@ -159,19 +151,12 @@ impl TestCell {
         self.tell(|world| world.network.blocked.clear());
     }
 
-    /// A node's process stands still, as with SIGSTOP; the clock goes on. What its users ask for
-    /// waits.
-    ///
-    /// # Panics
-    /// When there is no such node.
+    /// Pauses the process of a node, as SIGSTOP does. The clock continues, and requests wait.
     pub fn pause(&self, id: u16) {
         self.ask(id, World::pause);
     }
 
-    /// It goes on.
-    ///
-    /// # Panics
-    /// When there is no such node.
+    /// Resumes a paused node.
     pub fn resume(&self, id: u16) {
         self.ask(id, World::resume);
     }

@@ -23,13 +23,13 @@ const MASTER: &str = "master";
 const TTL: Duration = Duration::from_secs(2);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A cell that found together, on a network that takes a little time.
+/// A cell whose nodes are connected, on a network that takes a little time.
 fn cell(setup: &Setup) -> Simulation {
     let delay = (Duration::from_micros(100), Duration::from_micros(500));
     cell_in(setup, Conditions { delay, chop: 300, ..Conditions::PERFECT })
 }
 
-/// A cell that found together in that conditions.
+/// A cell whose nodes are connected, in these conditions.
 fn cell_in(setup: &Setup, conditions: Conditions) -> Simulation {
     let mut simulation = Simulation::new(setup);
     let settled = SECOND + conditions.delay.1 * 10;
@@ -44,7 +44,7 @@ fn assert_fair(sharing: &Sharing, setting: impl std::fmt::Debug) {
 }
 
 impl Simulation {
-    /// Asks the node of a host; the judge hears of a grant, and is left with the guard.
+    /// Acquires at a host. The judge is told of the grant and keeps the guard too.
     fn take(&mut self, host: usize, wait: Duration) -> Result<Rc<LeaseGuard>, AcquireError> {
         let (handle, client) = (self.handle(host), self.next_task());
         let judge = self.judge_handle();
@@ -55,7 +55,7 @@ impl Simulation {
         })
     }
 
-    /// Takes it, and has somebody wait for the loss. Returns who holds it for the judge.
+    /// Acquires at a host, and spawns a task that waits for the loss. Returns the client's number.
     fn hold(&mut self, host: usize) -> (u32, Rc<LeaseGuard>) {
         let client = self.next_task();
         let guard = self.take(host, Duration::MAX).expect("granted");
@@ -72,7 +72,6 @@ impl Simulation {
         self.run(host, async move { node.status().await }).expect("it runs")
     }
 
-    /// Blocks everything from one host to another.
     fn block(&mut self, from: usize, to: usize) {
         self.world.network.blocked.insert((from, to));
     }
@@ -89,7 +88,7 @@ impl Simulation {
         self.world.network.swallowed.clear();
     }
 
-    /// A clean stop, with everything that lived in the process.
+    /// Stops a node cleanly, with all tasks in its process.
     fn stop(&mut self, host: usize) {
         let node = self.node(host);
         self.run(host, async move { node.shutdown().await });
@@ -97,13 +96,13 @@ impl Simulation {
         self.end_tasks_of(host);
     }
 
-    /// Takes the name and keeps the guard from the judge: nobody else is to have it meanwhile.
+    /// Acquires without the judge, which must not see another grant meanwhile.
     fn lease(&mut self, host: usize, ttl: Duration) -> LeaseGuard {
         let node = self.node(host);
         self.run(host, async move { node.acquire(MASTER, ttl).await }).expect("granted")
     }
 
-    /// How long it takes until the node of a host is granted the name.
+    /// How long a host waits for the name.
     fn time_to_take(&mut self, host: usize) -> Duration {
         let asked_at = self.world.now();
         self.take(host, Duration::MAX).expect("it waits");

@@ -1,8 +1,8 @@
 //! The hosts of a world, the network between them, and true time.
 //!
-//! Runs real nodes, with the sessions of their clients, and real clients: each has a host with a
-//! clock of its own, nodes a disk as well. One thread, one agenda: the same seed and the same calls
-//! give the same run. A world decides nothing about what goes wrong.
+//! A world runs real nodes, with the sessions of their clients, and real clients. Each has a host
+//! with its own clock, and nodes have a disk as well. One thread, one agenda: the same seed and the same calls
+//! give the same run. Faults come from the caller.
 
 mod hosts;
 
@@ -21,7 +21,7 @@ use paxoslease_node::{Config, Node, StableError};
 use paxoslease_server::Gate;
 use paxoslease_sim::{Rng, SpanRange};
 
-use crate::agenda::{Agenda, Event};
+use crate::agenda::Event;
 use crate::clock::HostClock;
 use crate::network::{Network, Presence};
 use hosts::{Host, HostKind, NodeHost, ShardState};
@@ -35,7 +35,7 @@ const EPOCH_MILLIS: u64 = 1_750_000_000_000;
 /// How long until a write that failed is tried again.
 const WRITE_RETRY: Duration = Duration::from_millis(100);
 
-/// Collects which shards and clients were posted something, by host and shard.
+/// Collects the shards and clients with new commands, by host and shard.
 pub(crate) struct Bells {
     rung: Mutex<BTreeSet<(usize, usize)>>,
     /// Tells the thread of the world, if the caller may be on another one.
@@ -70,8 +70,6 @@ impl Wake for ClientBell {
 }
 
 pub(crate) struct World {
-    now: At,
-    agenda: Agenda,
     pub(crate) network: Network,
     hosts: Vec<Host>,
     bells: Arc<Bells>,
@@ -90,8 +88,6 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, bells: Arc<Bells>) -> Self {
         Self {
-            now: 0,
-            agenda: Agenda::default(),
             network: Network::new(seed),
             hosts: Vec::new(),
             bells,
@@ -130,12 +126,12 @@ impl World {
     }
 
     fn add(&mut self, clock: HostClock, kind: HostKind) {
-        clock.show(self.now);
+        clock.show(self.now());
         self.hosts.push(Host { clock, kind, shards: Vec::new(), paused: false, run: 0 });
     }
 
     pub(crate) const fn now(&self) -> At {
-        self.now
+        self.network.agenda.now
     }
 
     pub(crate) const fn events(&self) -> u64 {
@@ -189,13 +185,13 @@ impl World {
         self.node_host_mut(host).expect("a node").rules = rules;
     }
 
-    /// Lets writes of a node take until this is called again.
+    /// Stalls the writes of a node, or lets them continue.
     pub(crate) fn set_disk_stalled(&mut self, host: usize, stalled: bool) {
         let Some(node) = self.node_host_mut(host) else { return };
         if std::mem::replace(&mut node.is_stalled, stalled) && !stalled && node.stalled_write {
             node.stalled_write = false;
             let run = self.hosts[host].run;
-            self.agenda.add(self.now, Event::Written { host, run });
+            self.network.agenda.add_in(0, Event::Written { host, run });
         }
     }
 
@@ -220,10 +216,10 @@ impl World {
         }
     }
 
-    /// Starts a node with what its disk holds.
+    /// Starts a node with the content of its disk.
     pub(crate) fn start(&mut self, host: usize) -> Result<Node, StableError> {
         assert!(!self.is_running(host), "it runs already");
-        let (seed, wall_millis) = (self.rng.bits(), EPOCH_MILLIS + self.now / 1_000_000);
+        let (seed, wall_millis) = (self.rng.bits(), EPOCH_MILLIS + self.now() / 1_000_000);
         let bells = Arc::clone(&self.bells);
         let Host { clock, kind, .. } = &mut self.hosts[host];
         let HostKind::Node(node) = kind else { panic!("clients start by themselves") };
@@ -247,8 +243,8 @@ impl World {
         state.paused = false;
         state.shards = (0..shards).map(|_| ShardState::default()).collect();
         self.network.set_shards(host, shards);
-        self.network.set_presence(&mut self.agenda, self.now, host, Presence::Listening);
-        (0..shards).for_each(|shard| self.wake(host, shard, self.now));
+        self.network.set_presence(host, Presence::Listening);
+        (0..shards).for_each(|shard| self.wake(host, shard, self.now()));
         Ok(handle)
     }
 
@@ -268,16 +264,16 @@ impl World {
         (*client, *end) = (Some(Box::new(started)), None);
         (state.paused, state.run) = (false, state.run + 1);
         state.shards = vec![ShardState::default()];
-        self.wake(host, 0, self.now);
+        self.wake(host, 0, self.now());
     }
 
-    /// Ends the process on a host in the middle of what it does; its disk is kept. The machine
-    /// closes its connections, unless it is gone with the process. Guards that are left believe as
-    /// long as their time lasts, and are told then.
+    /// Ends the process on a host at once; its disk is kept. The machine closes its connections,
+    /// unless it is gone with the process. Guards of the process hold until their time is over.
     pub(crate) fn kill(&mut self, host: usize, presence: Presence) {
         let writes = self.rng.chance(500);
         // The process may die between any two changes of a write.
         let changes = self.rng.between(0, 12);
+        let now = self.now();
         let state = &mut self.hosts[host];
         state.paused = false;
         match &mut state.kind {
@@ -292,12 +288,12 @@ impl World {
                 node.files.iter().for_each(|files| files.dies_after(u64::MAX));
                 for belief in tickets.iter().filter_map(|ticket| ticket.lock().belief()) {
                     let at = state.clock.first_shows(belief.ends_at());
-                    self.agenda.add(at.max(self.now), Event::Lapsed { host });
+                    self.network.agenda.add(at.max(now), Event::Lapsed { host });
                 }
                 node.orphans.extend(tickets);
             }
         }
-        self.network.set_presence(&mut self.agenda, self.now, host, presence);
+        self.network.set_presence(host, presence);
     }
 
     /// The power of a host fails: the process ends, and what its disk had not synced is lost or
@@ -322,33 +318,31 @@ impl World {
         }
     }
 
-    /// The process of a host stands still, as with SIGSTOP; its clock and the world go on.
+    /// Pauses the process of a host, as SIGSTOP does. Its clock and the world continue.
     pub(crate) fn pause(&mut self, host: usize) {
         self.hosts[host].paused = true;
     }
 
-    /// The process goes on, with everything that arrived meanwhile.
+    /// Resumes the process, with everything that arrived meanwhile.
     pub(crate) fn resume(&mut self, host: usize) {
         self.hosts[host].paused = false;
         for shard in 0..self.hosts[host].shards.len() {
             self.hosts[host].shards[shard].turn_at = At::MAX;
-            self.wake(host, shard, self.now);
+            self.wake(host, shard, self.now());
         }
     }
 
     /// Gives a shard a turn at `at`, or before.
     fn wake(&mut self, host: usize, shard: usize, at: At) {
-        let is_client = matches!(self.hosts[host].kind, HostKind::Client { .. });
         let Some(state) = self.hosts[host].shards.get_mut(shard) else { return };
         let at = at.max(state.busy_until);
         if at < state.turn_at {
             state.turn_at = at;
-            let turn = Event::Turn { host, shard };
-            self.agenda.add(at, if is_client { Event::ClientTurn { host } } else { turn });
+            self.network.agenda.add(at, Event::Turn { host, shard });
         }
     }
 
-    /// Lets shards and clients notice what arrived for them.
+    /// Gives a turn to shards and clients with news.
     fn spread(&mut self) {
         for (host, shard, end) in self.network.take_ready() {
             if let Some(state) = self.hosts[host].shards.get_mut(shard) {
@@ -363,60 +357,45 @@ impl World {
 
     fn wake_soon(&mut self, host: usize, shard: usize) {
         let latency = SpanRange::new(Duration::ZERO, self.turn_latency).draw(&mut self.rng);
-        self.wake(host, shard, self.now + latency.as_nanos() as u64);
+        self.wake(host, shard, self.now() + latency.as_nanos() as u64);
     }
 
     /// When the next event is.
     pub(crate) fn next_at(&mut self) -> Option<At> {
         self.spread();
-        self.agenda.next_at()
+        self.network.agenda.next_at()
     }
 
     /// Handles the next event. Returns its host, where it has one.
     pub(crate) fn step(&mut self) -> Option<usize> {
         self.spread();
-        let (at, event) = self.agenda.pop()?;
+        let (at, event) = self.network.agenda.pop()?;
         self.pass_to(at);
         self.events += 1;
         (at, event).hash(&mut self.hash);
         let host = match event {
-            Event::Turn { host, shard } => {
-                self.turn(host, shard);
-                Some(host)
-            }
-            Event::ClientTurn { host } => {
-                self.client_turn(host);
-                Some(host)
-            }
-            Event::Left { host, shard } => {
-                self.left(host, shard);
-                Some(host)
-            }
-            Event::Written { host, run } => {
-                self.written(host, run);
-                Some(host)
-            }
-            Event::Lapsed { host } => {
-                self.lapse(host);
-                Some(host)
-            }
-            Event::Dialled { .. }
-            | Event::Answered { .. }
-            | Event::Arrives(_)
-            | Event::Room(..)
-            | Event::Reset(_) => {
-                self.network.happens(&mut self.agenda, self.now, event);
-                None
-            }
+            Event::Turn { host, .. }
+            | Event::Left { host, .. }
+            | Event::Written { host, .. }
+            | Event::Lapsed { host } => Some(host),
+            Event::Network(_) => None,
         };
+        match event {
+            Event::Turn { host, .. } if self.is_client(host) => self.client_turn(host),
+            Event::Turn { host, shard } => self.turn(host, shard),
+            Event::Left { host, shard } => self.left(host, shard),
+            Event::Written { host, run } => self.written(host, run),
+            Event::Lapsed { host } => self.lapse(host),
+            Event::Network(event) => self.network.happens(event),
+        }
         self.spread();
         host
     }
 
     /// Advances the clocks, without any event.
     pub(crate) fn pass_to(&mut self, at: At) {
-        if at > self.now {
-            self.now = at;
+        if at > self.now() {
+            self.network.agenda.now = at;
             self.hosts.iter().for_each(|host| host.clock.show(at));
         }
     }
@@ -435,7 +414,7 @@ fn client_endpoint(config: &Config) -> String {
     format!("node-{}:7400", config.node)
 }
 
-/// Tells every caller and guard that is left that the world is gone.
+/// Tells every remaining caller and guard that the world is gone.
 impl Drop for World {
     fn drop(&mut self) {
         for host in &mut self.hosts {

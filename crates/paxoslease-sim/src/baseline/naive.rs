@@ -12,10 +12,9 @@ use paxoslease_core::{
     Ballot, Cell, Holder, Instant, Message, Name, NodeId, Reply, Request, Tenure, Token, Ttl,
 };
 
-use super::{Outbox, decoded};
-use crate::algorithm::{Algorithm, Answer, Boot, Command, Disk, Output, Process, View};
+use crate::algorithm::{Algorithm, Answer, Boot, Command, Output, Process, View};
 use crate::checker::{Check, Checks};
-use crate::paxoslease::PaxosLease;
+use crate::packet::{Outbox, decoded, describe};
 use crate::rng::Rng;
 
 /// The naive majority vote.
@@ -44,8 +43,7 @@ impl Algorithm for Naive {
 
     fn describe(&self, bytes: &[u8]) -> String {
         // A vote has no promise, although the message has a field for one.
-        let text = PaxosLease::default().describe(bytes);
-        text.split(", promised").next().unwrap_or_default().to_owned()
+        describe(bytes).split(", promised").next().unwrap_or_default().to_owned()
     }
 
     /// "Correct meaning that the lease is held by no more than one node at any time." It claims no
@@ -109,7 +107,7 @@ impl NaiveNode {
                 let reply = self.vote(now, request);
                 self.count(now, self.node, reply);
             } else {
-                self.out.send(to, Some(ballot), &Message::Request(request));
+                self.out.send([to], 0, &Message::Request(request));
             }
         }
     }
@@ -153,7 +151,7 @@ impl Process for NaiveNode {
         match decoded(bytes) {
             Message::Request(request) => {
                 if let Some(reply) = self.vote(now, request) {
-                    self.out.send(from, None, &Message::Reply(reply));
+                    self.out.send([from], 0, &Message::Reply(reply));
                 }
             }
             Message::Reply(reply) => self.count(now, from, Some(reply)),
@@ -182,11 +180,9 @@ impl Process for NaiveNode {
         self.votes.retain(|_, (_, expires_at)| now < *expires_at);
     }
 
-    fn handle_persisted(&mut self, _now: Instant, _record: &[u8]) {}
-
-    fn handle_command(&mut self, now: Instant, token: Token, command: Command<'_>) {
+    fn handle_command(&mut self, now: Instant, token: Token, name: Name<'_>, command: Command) {
         match command {
-            Command::Acquire { name, ttl, wait } => {
+            Command::Acquire { ttl, wait } => {
                 let Ok(ttl) = self.cell.ttl(ttl) else {
                     return self.out.answer(token, Answer::Refused);
                 };
@@ -211,11 +207,8 @@ impl Process for NaiveNode {
             Command::Renew { .. } => self.out.answer(token, Answer::NoQuorum),
             // Only the holder forgets; the acceptors' timers continue.
             Command::Release { .. } => self.out.answer(token, Answer::Released),
+            Command::Abandon => drop(self.requests.remove(&token)),
         }
-    }
-
-    fn handle_gone(&mut self, _now: Instant, token: Token, _name: Name<'_>) {
-        self.requests.remove(&token);
     }
 
     fn poll_output(&mut self) -> Option<Output> {
@@ -236,8 +229,6 @@ impl Process for NaiveNode {
     fn quarantine_until(&self, now: Instant) -> Option<Instant> {
         self.is_silent(now).then_some(self.silent_until)
     }
-
-    fn stop(self, _now: Instant, _disk: Option<&mut Disk>) {}
 
     fn in_flight(&self) -> usize {
         self.requests.len()

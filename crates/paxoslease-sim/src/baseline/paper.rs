@@ -14,15 +14,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use paxoslease_core::{
-    Ballot, Cell, Holder, Instant, Message, Name, NodeId, Reply, Request, Seen, Tenure, Token, Ttl,
+    Ballot, Cell, Holder, Instant, Message, Name, NodeId, Reply, Request, Tenure, Token, Ttl,
 };
 
-use self::acceptor::{Acceptor, Proposal};
+use self::acceptor::Acceptor;
 use self::proposer::Proposer;
-use super::{Outbox, decoded};
 use crate::algorithm::{Algorithm, Answer, Boot, Tuning};
 use crate::checker::{Check, Checks};
-use crate::paxoslease::PaxosLease;
+use crate::packet::Outbox;
 use crate::rng::Rng;
 
 /// The paper's algorithm, taken literally.
@@ -63,10 +62,6 @@ impl Algorithm for Paper {
         }
     }
 
-    fn describe(&self, bytes: &[u8]) -> String {
-        PaxosLease::default().describe(bytes)
-    }
-
     /// "At any given time, there is no more than one proposer which holds the lease", and ballot
     /// numbers are "monotonously increasing": a client that uses one as a fence expects the next
     /// owner's to be higher. The paper does not claim the rest of our invariants.
@@ -88,12 +83,12 @@ pub struct PaperNode {
     /// "Independent instances of the algorithm for each resource" (section 8).
     resources: BTreeMap<String, Resource>,
     /// Responses of this node's own acceptor.
-    own: VecDeque<Response>,
+    own: VecDeque<Reply<'static>>,
     rng: Rng,
     out: Outbox,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Resource {
     acceptor: Acceptor,
     proposer: Proposer,
@@ -105,20 +100,6 @@ struct Resource {
     waiting: VecDeque<PaperRequest>,
     /// When the round counts as failed, or when the next one begins.
     wake_at: Option<Instant>,
-}
-
-impl Resource {
-    const fn new() -> Self {
-        Self {
-            acceptor: Acceptor { highest_promised: Ballot::ZERO, accepted_proposal: None },
-            proposer: Proposer::new(),
-            owned: None,
-            client: None,
-            request: None,
-            waiting: VecDeque::new(),
-            wake_at: None,
-        }
-    }
 }
 
 /// A client's request.
@@ -136,12 +117,12 @@ struct PaperRequest {
     asleep: bool,
 }
 
-/// An acceptor's answer.
-#[derive(Clone, Copy, Debug)]
-enum Response {
-    Prepare { ballot: Ballot, accepted: Option<Proposal> },
-    Propose { ballot: Ballot },
-    Reject { ballot: Ballot, promised: Ballot },
+impl PaperRequest {
+    /// A request that gives up after `patience`.
+    fn new(token: Token, ttl: Ttl, asked_at: Instant, patience: Duration) -> Self {
+        let deadline = asked_at.after(patience);
+        Self { token, ttl, asked_at, deadline, extends: None, failures: 0, asleep: false }
+    }
 }
 
 /// The size of the restart counter's field: a round number, so that ballots are readable.
@@ -159,7 +140,7 @@ impl PaperNode {
     }
 
     fn resource(&mut self, name: &str) -> &mut Resource {
-        self.resources.entry(name.to_owned()).or_insert_with(Resource::new)
+        self.resources.entry(name.to_owned()).or_default()
     }
 
     fn next_ballot(&mut self) -> Ballot {
@@ -174,58 +155,28 @@ impl PaperNode {
                 let response = self.ask(now, request);
                 self.own.extend(response);
             } else {
-                self.out.send(to, request.ballot(), &Message::Request(request));
+                self.out.send([to], 0, &Message::Request(request));
             }
         }
     }
 
     /// Passes a request to this node's acceptor.
-    fn ask(&mut self, now: Instant, request: Request<'_>) -> Option<Response> {
-        let (Request::Prepare { name, .. }
-        | Request::Propose { name, .. }
-        | Request::Release { name, .. }) = request
-        else {
-            return None;
-        };
+    fn ask(&mut self, now: Instant, request: Request<'_>) -> Option<Reply<'static>> {
         if now < self.rejoins_at {
             return None;
         }
-        let acceptor = &mut self.resource(name.as_str()).acceptor;
-        let response = match request {
-            Request::Prepare { ballot, .. } => acceptor
-                .on_prepare_request(now, ballot)
-                .map(|accepted| Response::Prepare { ballot, accepted })
-                .map_err(|rejected| (ballot, rejected)),
-            Request::Propose { ballot, ttl, .. } => acceptor
-                .on_propose_request(now, ballot, ttl)
-                .map(|()| Response::Propose { ballot })
-                .map_err(|rejected| (ballot, rejected)),
+        let acceptor = &mut self.resource(request.name().as_str()).acceptor;
+        match request {
+            Request::Prepare { ballot, .. } => Some(acceptor.on_prepare_request(now, ballot)),
+            Request::Propose { ballot, ttl, .. } => {
+                Some(acceptor.on_propose_request(now, ballot, ttl))
+            }
             Request::Release { tenure, .. } => {
                 acceptor.on_release(tenure.ballot());
-                return None;
+                None
             }
-            Request::Renew { .. } | Request::Heal { .. } | Request::Inspect { .. } => return None,
-        };
-        let promised = acceptor.highest_promised;
-        Some(response.unwrap_or_else(|(ballot, _)| Response::Reject { ballot, promised }))
-    }
-
-    fn reply(&mut self, now: Instant, to: NodeId, response: Response) {
-        let seen = |proposal: Proposal| {
-            let remaining = Ttl::from_duration(proposal.expires_at.since(now)).unwrap_or(Ttl::MIN);
-            let tenure = Tenure::of(proposal.ballot)?;
-            Some(Seen { tenure, remaining, holder: Holder::NONE })
-        };
-        let reply = match response {
-            Response::Prepare { ballot, accepted } => {
-                Reply::Promise { ballot, accepted: accepted.and_then(seen) }
-            }
-            Response::Propose { ballot } => Reply::Accept { ballot },
-            Response::Reject { ballot, promised } => {
-                Reply::Reject { ballot, promised, accepted: None }
-            }
-        };
-        self.out.send(to, None, &Message::Reply(reply));
+            Request::Renew { .. } | Request::Heal { .. } | Request::Inspect { .. } => None,
+        }
     }
 
     /// Step 1, for the current request.
@@ -242,10 +193,13 @@ impl PaperNode {
     }
 
     /// Steps 3 and 5. "Some other proposal" has no effect.
-    fn on_response(&mut self, now: Instant, from: NodeId, response: Response) {
-        let (Response::Prepare { ballot, .. }
-        | Response::Propose { ballot }
-        | Response::Reject { ballot, .. }) = response;
+    fn on_response(&mut self, now: Instant, from: NodeId, response: Reply<'_>) {
+        let (Reply::Promise { ballot, .. }
+        | Reply::Accept { ballot }
+        | Reply::Reject { ballot, .. }) = response
+        else {
+            return;
+        };
         let (me, majority) = (self.node, self.majority());
         let mut resources = self.resources.iter_mut();
         let Some((name, resource)) = resources.find(|(_, r)| r.proposer.ballot == Some(ballot))
@@ -254,7 +208,7 @@ impl PaperNode {
         };
         let name = name.clone();
         match response {
-            Response::Prepare { accepted, .. } => {
+            Reply::Promise { accepted, .. } => {
                 if resource.proposer.on_prepare_response(now, me, from, accepted, majority) {
                     let ttl = resource.proposer.timeout;
                     let name = Name::new(&name).expect("it came from a Name");
@@ -262,22 +216,23 @@ impl PaperNode {
                     return self.broadcast(now, Request::Propose { name, ballot, ttl, holder });
                 }
             }
-            Response::Propose { .. } => {
+            Reply::Accept { .. } => {
                 if resource.proposer.on_propose_response(majority) {
                     return self.own_lease(&name, ballot);
                 }
             }
-            Response::Reject { promised, .. } => {
+            Reply::Reject { promised, .. } => {
                 resource.proposer.on_reject(from);
                 self.run = self.run.max(promised.counter() / RESTARTS_MAX);
             }
+            Reply::NotHeld { .. } | Reply::Released { .. } | Reply::Inspected { .. } => {}
         }
         let acceptors = self.cell.members().len();
         let proposer = &self.resources[&name].proposer;
-        if !proposer.lease_owner && proposer.is_hopeless(majority, acceptors) {
-            self.sleep(now, &name);
-        } else if proposer.is_hopeless(majority, acceptors) {
-            self.fail_extension(&name);
+        match (proposer.is_hopeless(majority, acceptors), proposer.lease_owner) {
+            (true, true) => self.fail_extension(&name),
+            (true, false) => self.sleep(now, &name),
+            (false, _) => {}
         }
     }
 

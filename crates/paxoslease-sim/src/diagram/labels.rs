@@ -23,6 +23,12 @@ pub(super) struct Place {
     pub(super) angle: f64,
 }
 
+impl Place {
+    pub(super) const fn level(centre: Point) -> Self {
+        Self { centre, angle: 0.0 }
+    }
+}
+
 impl Labels {
     /// Texts should not cross this line.
     pub(super) fn avoid(&mut self, from: Point, to: Point) {
@@ -96,8 +102,7 @@ mod tests {
 
     #[test]
     fn a_second_text_goes_where_the_first_is_not() {
-        let here = Place { centre: at(100.0, 100.0), angle: 0.0 };
-        let there = Place { centre: at(100.0, 140.0), angle: 0.0 };
+        let [here, there] = [100.0, 140.0].map(|y| Place::level(at(100.0, y)));
         let mut labels = Labels::default();
         assert_eq!(labels.place([here, there], "Propose 1.1", 12.0, ANY), Some(here));
         assert_eq!(labels.place([here, there], "Propose 1.1", 12.0, ANY), Some(there));
@@ -107,8 +112,7 @@ mod tests {
 
     #[test]
     fn a_text_keeps_off_arrows_if_it_can() {
-        let here = Place { centre: at(100.0, 100.0), angle: 0.0 };
-        let there = Place { centre: at(100.0, 140.0), angle: 0.0 };
+        let [here, there] = [100.0, 140.0].map(|y| Place::level(at(100.0, y)));
         let mut labels = Labels::default();
         labels.avoid(at(100.0, 80.0), at(100.0, 120.0));
         assert_eq!(labels.place([here, there], "Accept", 12.0, 0), Some(there));

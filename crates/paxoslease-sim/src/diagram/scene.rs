@@ -103,11 +103,10 @@ impl Scene {
         name: &str,
         window: Option<(TrueTime, TrueTime)>,
     ) -> Self {
-        let mut reader = Reader::new(name);
-        for entry in entries {
-            reader.read(entry);
-        }
-        let mut scene = reader.finish();
+        let mut reader = Reader { name, ..Reader::default() };
+        entries.iter().for_each(|entry| reader.read(entry));
+        reader.merge_copies();
+        let mut scene = reader.scene;
         let seen = entries.iter().map(|entry| entry.at);
         let (first, last) = (seen.clone().min(), seen.max());
         let ends = scene.holdings.iter().map(|span| span.until);
@@ -224,6 +223,7 @@ pub(super) fn subject(entries: &[Entry]) -> String {
 }
 
 /// Converts entries into spans.
+#[derive(Default)]
 struct Reader<'a> {
     name: &'a str,
     scene: Scene,
@@ -235,18 +235,7 @@ struct Reader<'a> {
     idles: BTreeMap<u16, usize>,
 }
 
-impl<'a> Reader<'a> {
-    fn new(name: &'a str) -> Self {
-        Self {
-            name,
-            scene: Scene::default(),
-            arrows: BTreeMap::new(),
-            leases: BTreeMap::new(),
-            holdings: BTreeMap::new(),
-            idles: BTreeMap::new(),
-        }
-    }
-
+impl Reader<'_> {
     fn read(&mut self, Entry { at, event }: &Entry) {
         let at = *at;
         match event {
@@ -259,8 +248,8 @@ impl<'a> Reader<'a> {
                 let (sent_at, copies) = (at, 1);
                 self.scene.arrows.push(Arrow { from, to, text, sent_at, end, duplicate, copies });
             }
-            TraceEvent::Delivered { message } => self.end_arrow(*message, End::Delivered(at)),
-            TraceEvent::Lost { message } => self.end_arrow(*message, End::Lost(at)),
+            TraceEvent::Delivered(message) => self.end_arrow(*message, End::Delivered(at)),
+            TraceEvent::Lost(message) => self.end_arrow(*message, End::Lost(at)),
             TraceEvent::Asked { client, node, text } => {
                 self.scene.clients.insert(*client);
                 let key = (*client, *node);
@@ -288,11 +277,11 @@ impl<'a> Reader<'a> {
             | TraceEvent::Cleared { .. }
             | TraceEvent::Believes { .. }
             | TraceEvent::Yielded { .. } => {}
-            TraceEvent::Crashed { node } => {
+            TraceEvent::Crashed(node) => {
                 self.clear(at, *node);
                 self.idle(at, *node, Idle::Crashed, TrueTime(u64::MAX));
             }
-            TraceEvent::Stopped { node } => {
+            TraceEvent::Stopped(node) => {
                 self.clear(at, *node);
                 self.idle(at, *node, Idle::Stopped, TrueTime(u64::MAX));
             }
@@ -307,7 +296,7 @@ impl<'a> Reader<'a> {
                 let key = (*node, Idle::Paused);
                 self.scene.idles.push(Span::new(key, at, *until));
             }
-            TraceEvent::Violation { text } => self.scene.violations.push((at, text.clone())),
+            TraceEvent::Violation(text) => self.scene.violations.push((at, text.clone())),
             TraceEvent::Note { node, text } => {
                 self.scene.notes.push(Mark { key: *node, at, text: text.clone() });
             }
@@ -329,11 +318,6 @@ impl<'a> Reader<'a> {
         end_open(&mut self.scene.idles, &mut self.idles, node, at);
         self.idles.insert(node, self.scene.idles.len());
         self.scene.idles.push(Span::new((node, idle), at, until));
-    }
-
-    fn finish(mut self) -> Scene {
-        self.merge_copies();
-        self.scene
     }
 
     /// Where the network duplicated a message, only the copies arrive: the first copy stands for

@@ -32,15 +32,15 @@ fn everything() -> Vec<Entry> {
         at_ms(0, sent(2, 1, 3, "Propose 1.1")),
         at_ms(0, sent(3, 1, 2, "Propose 1.1")),
         at_ms(0, stored(1, 1, 1000)),
-        at_ms(5, TraceEvent::Lost { message: 2 }),
-        at_ms(10, TraceEvent::Delivered { message: 1 }),
+        at_ms(5, TraceEvent::Lost(2)),
+        at_ms(10, TraceEvent::Delivered(1)),
         at_ms(10, TraceEvent::Promised { node: 2, name: name(), ballot: "1.1".to_owned() }),
         at_ms(10, stored(2, 1, 1010)),
         at_ms(10, sent(4, 2, 1, "Accept 1.1")),
-        at_ms(12, TraceEvent::Delivered { message: 3 }),
-        at_ms(20, TraceEvent::Delivered { message: 4 }),
+        at_ms(12, TraceEvent::Delivered(3)),
+        at_ms(20, TraceEvent::Delivered(4)),
         at_ms(20, believes(1, 1, 990)),
-        at_ms(30, TraceEvent::Crashed { node: 3 }),
+        at_ms(30, TraceEvent::Crashed(3)),
         at_ms(40, TraceEvent::Started { node: 3, quarantine_until: Some(TrueTime(600 * MS)) }),
         at_ms(50, TraceEvent::Paused { node: 1, until: TrueTime(90 * MS) }),
         at_ms(500, stored(2, 1, 1500)),
@@ -48,9 +48,9 @@ fn everything() -> Vec<Entry> {
         at_ms(600, sent(5, 2, 3, "Propose 2.2")),
         at_ms(700, TraceEvent::Cleared { node: 2, name: name() }),
         at_ms(800, believes(2, 2, 1400)),
-        at_ms(800, TraceEvent::Violation { text: "\"x\" has 2 holders".to_owned() }),
+        at_ms(800, TraceEvent::Violation("\"x\" has 2 holders".to_owned())),
         at_ms(900, TraceEvent::Yielded { client: 1, name: name() }),
-        at_ms(950, TraceEvent::Stopped { node: 2 }),
+        at_ms(950, TraceEvent::Stopped(2)),
     ]
 }
 
@@ -173,16 +173,17 @@ fn a_bar_shows_its_planned_end_even_if_it_ended_sooner() {
     assert!(svg.contains("stores 1.1 until 900 ms"), "{svg}");
 }
 
+/// The picture of a message that the network sent as two copies, which arrive at these times.
+fn copied(arrivals: [u64; 2]) -> String {
+    let sent = |message| at_ms(0, sent(message, 1, 2, "Accept 1.1"));
+    let arrived = |(ms, message)| at_ms(ms, TraceEvent::Delivered(message));
+    let trace = [1, 2, 3].into_iter().map(sent).chain(arrivals.into_iter().zip(2..).map(arrived));
+    render(&trace.collect::<Vec<_>>(), &RenderOptions::default())
+}
+
 #[test]
 fn a_copy_stands_for_a_message_that_never_arrives() {
-    let trace = [
-        at_ms(0, sent(1, 1, 2, "Accept 1.1")),
-        at_ms(0, sent(2, 1, 2, "Accept 1.1")),
-        at_ms(0, sent(3, 1, 2, "Accept 1.1")),
-        at_ms(10, TraceEvent::Delivered { message: 2 }),
-        at_ms(12, TraceEvent::Delivered { message: 3 }),
-    ];
-    let svg = render(&trace, &RenderOptions::default());
+    let svg = copied([10, 12]);
     assert_eq!(svg.matches("marker-end").count(), 2);
     assert_eq!(svg.matches("(again)").count(), 1);
     assert!(!svg.contains("(late)"));
@@ -190,14 +191,7 @@ fn a_copy_stands_for_a_message_that_never_arrives() {
 
 #[test]
 fn copies_that_arrive_together_are_one_arrow() {
-    let trace = [
-        at_ms(0, sent(1, 1, 2, "Accept 1.1")),
-        at_ms(0, sent(2, 1, 2, "Accept 1.1")),
-        at_ms(0, sent(3, 1, 2, "Accept 1.1")),
-        at_ms(10, TraceEvent::Delivered { message: 2 }),
-        at_ms(10, TraceEvent::Delivered { message: 3 }),
-    ];
-    let svg = render(&trace, &RenderOptions::default());
+    let svg = copied([10, 10]);
     assert_eq!(svg.matches("marker-end").count(), 1);
     assert!(svg.contains("Accept 1.1 ×2<"), "{svg}");
 }
@@ -208,7 +202,7 @@ fn the_name_that_broke_is_the_one_shown() {
         let (name, until) = (name.to_owned(), TrueTime(900 * MS));
         TraceEvent::Stored { node: 1, name, fence: 1 << 10 | 1, until }
     };
-    let broken = TraceEvent::Violation { text: "broken".to_owned() };
+    let broken = TraceEvent::Violation("broken".to_owned());
     let trace = [at_ms(0, stored("a")), at_ms(1, stored("b"))];
     assert_eq!(scene::subject(&trace), "a");
     let trace = [&trace[..], &[at_ms(2, broken), at_ms(3, stored("c"))]].concat();

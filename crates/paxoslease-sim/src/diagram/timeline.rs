@@ -22,12 +22,6 @@ pub(super) struct Timeline {
     quiet: f64,
 }
 
-/// A place where the axis is broken.
-pub(super) struct Break {
-    pub(super) from_x: f64,
-    pub(super) to_x: f64,
-}
-
 impl Timeline {
     /// `flight` is the delay of a typical message.
     pub(super) fn new(left: f64, mut instants: Vec<TrueTime>, flight: Option<u64>) -> Self {
@@ -85,14 +79,10 @@ impl Timeline {
         self.stops.last().map_or(self.left, |stop| stop.1)
     }
 
-    /// The periods that are cut short.
-    pub(super) fn breaks(&self) -> Vec<Break> {
+    /// The periods that are cut short, as pairs of x.
+    pub(super) fn breaks(&self) -> Vec<(f64, f64)> {
         let broken = |w: &&[(u64, f64)]| (w[1].0 - w[0].0) as f64 * self.scale > self.quiet * 1.5;
-        self.stops
-            .windows(2)
-            .filter(broken)
-            .map(|w| Break { from_x: w[0].1, to_x: w[1].1 })
-            .collect()
+        self.stops.windows(2).filter(broken).map(|w| (w[0].1, w[1].1)).collect()
     }
 
     /// Instants to label on the axis, at least `apart` pixels from each other.

@@ -7,22 +7,16 @@ use crate::algorithm::Algorithm;
 use crate::network::{Action, Pattern};
 
 pub(super) fn uncontended<A: Algorithm>(s: &mut ScriptedWorld<A>) {
-    s.at(10);
-    s.acquire(1, 1, 600);
-    s.at(200);
-    s.renew(1, 1, 600);
-    s.at(400);
-    s.release(1, 1);
+    s.at(10).acquire(1, 1, 600);
+    s.at(200).renew(1, 1, 600);
+    s.at(400).release(1, 1);
     s.at(450);
 }
 
 pub(super) fn holder_dies<A: Algorithm>(s: &mut ScriptedWorld<A>) {
-    s.at(10);
-    s.acquire(1, 1, 400);
-    s.at(100);
-    s.acquire_patiently(2, 2, 400, 2000);
-    s.at(200);
-    s.world.crash(1);
+    s.at(10).acquire(1, 1, 400);
+    s.at(100).acquire_patiently(2, 2, 400, 2000);
+    s.at(200).crash(1);
     s.at(1000);
 }
 
@@ -45,18 +39,11 @@ pub(super) fn late_propose_after_restart<A: Algorithm>(s: &mut ScriptedWorld<A>)
     let away = s.lose(Pattern::ANY.from(3).to(1));
     let late = s.hold(Pattern::kind("Propose").from(3).to(2));
     s.acquire(1, 3, 300);
-    s.at(60);
-    s.world.crash(2);
-    s.at(70);
-    s.world.start(2);
-    s.at(1100);
-    s.world.lift(away);
-    s.acquire(2, 1, 900);
-    s.at(1200);
-    s.world.note(2, "the late Propose");
-    s.world.lift(late);
-    s.at(1520);
-    s.acquire(3, 3, 900);
+    s.at(60).crash(2);
+    s.at(70).start(2);
+    s.at(1100).lift(away).acquire(2, 1, 900);
+    s.at(1200).note(2, "the late Propose").lift(late);
+    s.at(1520).acquire(3, 3, 900);
     s.at(1700);
 }
 
@@ -67,30 +54,21 @@ pub(super) fn promise_not_raised<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     let away = s.lose(Pattern::ANY.from(1).to(3));
     let late = s.hold(Pattern::kind("Propose").from(1).to(2));
     s.acquire(1, 1, 200);
-    s.at(300);
-    s.world.lift(away);
+    s.at(300).lift(away);
     let unprepared = s.lose(Pattern::kind("Prepare").from(3).to(2));
     let unproposed = s.lose(Pattern::kind("Propose").from(3).to(1));
     s.acquire(2, 3, 900);
-    s.at(400);
-    s.world.note(2, "the older Propose");
-    s.world.lift(late);
-    s.at(620);
-    s.world.lift(unprepared);
-    s.world.lift(unproposed);
-    s.acquire(3, 1, 500);
+    s.at(400).note(2, "the older Propose").lift(late);
+    s.at(620).lift(unprepared).lift(unproposed).acquire(3, 1, 500);
     s.at(800);
 }
 
 /// The paper's acceptors set their timers to an earlier end (A4 keeps the later one). The paper's
 /// proposer does too, but a client that was told 900 ms counts 900 ms.
 pub(super) fn shorter_renewal<A: Algorithm>(s: &mut ScriptedWorld<A>) {
-    s.at(10);
-    s.acquire(1, 1, 900);
-    s.at(150);
-    s.renew(1, 1, 100);
-    s.at(400);
-    s.acquire(2, 2, 500);
+    s.at(10).acquire(1, 1, 900);
+    s.at(150).renew(1, 1, 100);
+    s.at(400).acquire(2, 2, 500);
     s.at(600);
 }
 
@@ -103,8 +81,7 @@ pub(super) fn duplicate_replies<A: Algorithm>(s: &mut ScriptedWorld<A>) {
         s.lose(Pattern::ANY.from(1).to(node));
     }
     s.acquire(1, 1, 900);
-    s.at(200);
-    s.acquire(2, 4, 900);
+    s.at(200).acquire(2, 4, 900);
     s.at(400);
 }
 
@@ -118,11 +95,9 @@ pub(super) fn late_third_reply<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     s.acquire_patiently(1, 1, 500, 1500);
     s.at(450);
     s.lose(Pattern::kind("Propose").from(1).to(2));
-    s.world.lift(third);
-    s.at(460);
-    s.world.lift(accepts);
-    s.at(560);
-    s.acquire(2, 3, 300);
+    s.lift(third);
+    s.at(460).lift(accepts);
+    s.at(560).acquire(2, 3, 300);
     s.at(700);
 }
 
@@ -132,15 +107,10 @@ pub(super) fn stale_release<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     s.at(10);
     let third = s.hold(Pattern::kind("Accept").from(3).to(1));
     s.acquire(1, 1, 900);
-    s.at(100);
-    s.release(1, 1);
-    s.at(130);
-    s.acquire(2, 2, 900);
-    s.at(220);
-    s.world.note(1, "the late Accept");
-    s.world.lift(third);
-    s.at(260);
-    s.acquire(3, 1, 900);
+    s.at(100).release(1, 1);
+    s.at(130).acquire(2, 2, 900);
+    s.at(220).note(1, "the late Accept").lift(third);
+    s.at(260).acquire(3, 1, 900);
     s.at(400);
 }
 
@@ -150,16 +120,11 @@ pub(super) fn snapshot_in_quarantine<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     s.at(10);
     s.lose(Pattern::ANY.from(1).to(3));
     s.acquire(1, 1, 900);
-    s.at(100);
-    s.world.crash(2);
-    s.at(120);
-    s.world.start(2);
-    s.at(200);
-    s.world.stop(2);
-    s.at(220);
-    s.world.start(2);
-    s.at(300);
-    s.acquire(2, 3, 300);
+    s.at(100).crash(2);
+    s.at(120).start(2);
+    s.at(200).stop(2);
+    s.at(220).start(2);
+    s.at(300).acquire(2, 3, 300);
     s.at(650);
 }
 
@@ -167,21 +132,18 @@ pub(super) fn snapshot_in_quarantine<A: Algorithm>(s: &mut ScriptedWorld<A>) {
 /// counter than node 3 had.
 pub(super) fn fence_after_restart<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     for turn in 0..2 {
-        s.at(10 + turn * 100);
-        s.acquire(1, 3, 500);
-        s.at(70 + turn * 100);
-        s.release(1, 3);
+        s.at(10 + turn * 100).acquire(1, 3, 500);
+        s.at(70 + turn * 100).release(1, 3);
     }
     s.at(220);
     for node in [1, 2, 3] {
-        s.world.crash(node);
+        s.crash(node);
     }
     s.at(230);
     for node in [1, 2, 3] {
-        s.world.start(node);
+        s.start(node);
     }
-    s.at(1300);
-    s.acquire(2, 1, 500);
+    s.at(1300).acquire(2, 1, 500);
     s.at(1500);
 }
 
@@ -191,23 +153,16 @@ pub(super) fn late_majority<A: Algorithm>(s: &mut ScriptedWorld<A>) {
     s.lose(Pattern::ANY.from(1).to(3));
     let late = s.hold(Pattern::kind("Accept").from(2).to(1));
     s.acquire(1, 1, 300);
-    s.at(360);
-    s.acquire(2, 3, 500);
-    s.at(420);
-    s.world.note(1, "the late Accept");
-    s.world.lift(late);
+    s.at(360).acquire(2, 3, 500);
+    s.at(420).note(1, "the late Accept").lift(late);
     s.at(500);
 }
 
 /// A tenure that has ended cannot come back (A4 renews only a live lease).
 pub(super) fn renew_after_lapse<A: Algorithm>(s: &mut ScriptedWorld<A>) {
-    s.at(10);
-    s.acquire(1, 1, 200);
-    s.at(300);
-    s.acquire(2, 2, 200);
-    s.at(400);
-    s.release(2, 2);
-    s.at(450);
-    s.renew(1, 1, 500);
+    s.at(10).acquire(1, 1, 200);
+    s.at(300).acquire(2, 2, 200);
+    s.at(400).release(2, 2);
+    s.at(450).renew(1, 1, 500);
     s.at(550);
 }

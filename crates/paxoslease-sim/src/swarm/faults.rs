@@ -86,36 +86,41 @@ impl FromStr for Faults {
     }
 }
 
-/// The faults of a run, and how often they occur.
-#[derive(Clone, Debug, Default)]
+/// The kinds of faults of a run, and how often they occur.
+#[derive(Clone, Debug)]
 pub(super) struct FaultPlan {
-    pub(super) lossy: bool,
-    pub(super) partitions: bool,
-    pub(super) crashes: bool,
-    pub(super) pauses: bool,
+    kinds: Vec<Kind>,
     /// The mean time between two faults.
-    pub(super) every: Duration,
+    every: Duration,
 }
 
 impl FaultPlan {
     pub(super) fn draw(rng: &mut Rng, faults: Faults) -> Self {
         let every = rng.millis(20, 2000);
-        let mut with = |profile| match faults {
+        let mut is_on = |profile| match faults {
             Faults::Hostile => true,
             Faults::Swarm => rng.chance(500),
             faults => faults == profile,
         };
-        Self {
-            lossy: with(Faults::Lossy),
-            partitions: with(Faults::Partitions),
-            crashes: with(Faults::Crashes),
-            pauses: with(Faults::Pauses),
-            every: if faults == Faults::Hostile { every / 4 } else { every },
+        let mut kinds = Vec::new();
+        for (profile, kind) in [
+            (Faults::Lossy, Kind::Burst),
+            (Faults::Partitions, Kind::Cut),
+            (Faults::Crashes, Kind::Crash),
+            (Faults::Pauses, Kind::Pause),
+        ] {
+            kinds.extend(is_on(profile).then_some(kind));
         }
+        kinds.sort_unstable();
+        Self { kinds, every: if faults == Faults::Hostile { every / 4 } else { every } }
+    }
+
+    pub(super) fn is_lossy(&self) -> bool {
+        self.kinds.contains(&Kind::Burst)
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Kind {
     Crash,
     Cut,
@@ -137,8 +142,7 @@ enum FaultEnd {
 #[derive(Debug)]
 pub(super) struct FaultInjector {
     rng: Rng,
-    kinds: Vec<Kind>,
-    every: Duration,
+    plan: FaultPlan,
     max_lease: Duration,
     next_at: TrueTime,
     ends: BTreeMap<(TrueTime, u64), FaultEnd>,
@@ -146,30 +150,16 @@ pub(super) struct FaultInjector {
 }
 
 impl FaultInjector {
-    pub(super) fn new(seed: u64, faults: FaultPlan, max_lease: Duration) -> Self {
-        let all = [
-            (faults.crashes, Kind::Crash),
-            (faults.partitions, Kind::Cut),
-            (faults.pauses, Kind::Pause),
-            (faults.lossy, Kind::Burst),
-        ];
-        let kinds: Vec<Kind> = all.iter().filter(|(on, _)| *on).map(|(_, kind)| *kind).collect();
-        let mut injector = Self {
-            rng: Rng::new(seed, 3),
-            next_at: NEVER,
-            every: faults.every,
-            max_lease,
-            ends: BTreeMap::new(),
-            begun: 0,
-            kinds,
-        };
+    pub(super) fn new(seed: u64, plan: FaultPlan, max_lease: Duration) -> Self {
+        let (rng, ends) = (Rng::new(seed, 3), BTreeMap::new());
+        let mut injector = Self { rng, plan, max_lease, next_at: NEVER, ends, begun: 0 };
         injector.plan_next(TrueTime(0));
         injector
     }
 
     fn plan_next(&mut self, now: TrueTime) {
-        if !self.kinds.is_empty() {
-            self.next_at = self.within(now, self.every * 2);
+        if !self.plan.kinds.is_empty() {
+            self.next_at = self.within(now, self.plan.every * 2);
         }
     }
 
@@ -208,7 +198,7 @@ impl FaultInjector {
 
     fn harm<A: Algorithm>(&mut self, world: &mut World<A>) {
         let (now, node) = (world.now(), self.a_node(world));
-        match self.rng.pick(&self.kinds.clone()) {
+        match self.rng.pick(&self.plan.kinds) {
             Kind::Crash => self.end(world, node),
             Kind::Cut => {
                 // All messages of a node, or those of one peer, in one direction.
@@ -263,14 +253,12 @@ impl FaultInjector {
             FaultEnd::EndBurst(link) => world.network().link = link,
         }
     }
+}
 
-    /// Ends all faults.
-    pub(super) fn heal<A: Algorithm>(&mut self, world: &mut World<A>) {
-        self.kinds.clear();
-        self.ends.clear();
-        world.network().mend_all();
-        for node in world.node_ids() {
-            world.start(node);
-        }
+/// Ends all faults.
+pub(super) fn heal<A: Algorithm>(world: &mut World<A>) {
+    world.network().mend_all();
+    for node in world.node_ids() {
+        world.start(node);
     }
 }

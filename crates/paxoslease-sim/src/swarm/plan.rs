@@ -55,8 +55,8 @@ impl Plan {
             clocks: (0..members + proposers).map(|_| clock()).collect(),
             names: (1..=names).map(|name| format!("jobs/{name}")).collect(),
             tuning: draw_tuning(&mut rng),
-            link: draw_link(&mut rng, faults.lossy),
-            client_link: draw_link(&mut rng, faults.lossy),
+            link: draw_link(&mut rng, faults.is_lossy()),
+            client_link: draw_link(&mut rng, faults.is_lossy()),
             disk: rng.chance(850).then(|| {
                 let min = Duration::from_micros(rng.between(1, 500));
                 (min, min + rng.millis(0, 30))

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use paxoslease_core::{Belief, Instant, Name, Token};
 
-use super::{ClientRequest, World, WorldEvent, kind_of};
+use super::{World, WorldEvent};
 use crate::algorithm::{Algorithm, Answer, Command, Process};
 use crate::checker::Claim;
-use crate::client::{Client, Habits, Pending, RequestKind, State};
+use crate::client::{Client, Habits, Pending, State};
 use crate::clock::Clock;
 use crate::trace::{TraceEvent, TrueTime};
 use crate::world::ClientId;
@@ -51,56 +51,40 @@ impl<A: Algorithm> World<A> {
     }
 
     /// Sends a request; the time is read first (T2).
-    pub(super) fn ask(&mut self, id: u32, node: u16, request: ClientRequest) {
+    pub(super) fn ask(&mut self, id: u32, node: u16, command: Command) {
         let (sent_at, sent_at_true) = (self.client_now(id), self.now);
         let client = self.client(id);
         client.asked_count += 1;
         let token = Token(u64::from(id) << 32 | u64::from(client.asked_count));
         client.node = node;
-        client.note(Pending { token, kind: kind_of(request), node, sent_at, sent_at_true });
+        client.note(Pending { token, command, node, sent_at, sent_at_true });
         let name = client.name;
         self.counts.events += 1;
         let names = &self.setup.names;
         self.tracer.record(self.now, || {
-            let what = match request {
-                ClientRequest::Acquire { .. } => "acquire",
-                ClientRequest::Renew { .. } => "renew",
-                ClientRequest::Release { .. } => "release",
-                ClientRequest::Gone => "leave",
+            let what = match command {
+                Command::Acquire { .. } => "acquire",
+                Command::Renew { .. } => "renew",
+                Command::Release { .. } => "release",
+                Command::Abandon => "leave",
             };
             TraceEvent::Asked { client: id, node, text: format!("{what} {}", names[name]) }
         });
-        self.send_request(id, node, token, request);
+        self.send_command(id, node, token, command);
     }
 
-    fn send_request(&mut self, client: u32, node: u16, token: Token, request: ClientRequest) {
+    fn send_command(&mut self, client: u32, node: u16, token: Token, command: Command) {
         self.tracer.hash(&[self.now.0, 9, u64::from(node), token.0]);
         for delay in self.setup.client_link.copies(&mut self.rng).into_iter().flatten() {
-            self.schedule_in(delay, node, WorldEvent::Requested { client, token, request });
+            self.schedule_in(delay, node, WorldEvent::Requested { client, token, command });
         }
     }
 
-    /// A node receives a client's request.
-    pub(super) fn requested(
-        &mut self,
-        node: u16,
-        client: u32,
-        token: Token,
-        request: ClientRequest,
-    ) {
+    /// A node receives a client's command.
+    pub(super) fn requested(&mut self, node: u16, client: u32, token: Token, command: Command) {
         let text = self.setup.names[self.clients[client as usize].name].clone();
         let name = Name::new(&text).expect("worlds have valid names");
-        self.with(node, |process, now| {
-            let command = match request {
-                ClientRequest::Acquire { ttl, wait } => Command::Acquire { name, ttl, wait },
-                ClientRequest::Renew { tenure, ttl } => Command::Renew { name, tenure, ttl },
-                ClientRequest::Release { tenure, patience } => {
-                    Command::Release { name, tenure, patience }
-                }
-                ClientRequest::Gone => return process.handle_gone(now, token, name),
-            };
-            process.handle_command(now, token, command);
-        });
+        self.with(node, |process, now| process.handle_command(now, token, name, command));
     }
 
     /// A client receives an answer.
@@ -109,12 +93,13 @@ impl<A: Algorithm> World<A> {
             return;
         }
         let Some(pending) = self.client(id).take(token) else { return };
+        let state = self.client(id).state;
         self.client(id).answers += 1;
         let rules = self.algorithm.rules();
         let drift = self.setup.cell.drift().with_rules(rules);
         let ends_at = |waited, ttl| drift.remote_belief_ends_at(pending.sent_at, waited, ttl);
-        match (pending.kind, answer) {
-            (RequestKind::Acquire, Answer::Granted { tenure, ttl, waited }) => {
+        match (pending.command, answer) {
+            (Command::Acquire { .. }, Answer::Granted { tenure, ttl, waited }) => {
                 let client = self.client(id);
                 client.grants += 1;
                 let belief = Belief::granted(tenure, ends_at(waited, ttl));
@@ -122,22 +107,23 @@ impl<A: Algorithm> World<A> {
                 self.believe(id, &pending);
                 self.begin_holding(id);
             }
-            (RequestKind::Acquire, _) if self.client(id).state == State::Acquiring => self.idle(id),
-            (RequestKind::Renew, Answer::Renewed { tenure, ttl, .. }) => {
+            (Command::Acquire { .. }, _) if state == State::Acquiring => self.idle(id),
+            (Command::Renew { .. }, Answer::Renewed { tenure, ttl, .. }) => {
                 if let Some(belief) = &mut self.client(id).belief {
                     belief.renewed(tenure, ends_at(Duration::ZERO, ttl));
                 }
                 self.believe(id, &pending);
                 self.plan_renewal(id);
             }
-            (RequestKind::Renew, Answer::NotHeld) if self.client(id).state == State::Holding => {
+            (Command::Renew { .. }, Answer::NotHeld) if state == State::Holding => {
                 let now = self.client_now(id);
                 if !self.client(id).is_held(now) {
                     self.idle(id);
                 }
             }
-            (RequestKind::Release, _) if self.client(id).state == State::Releasing => self.idle(id),
-            (RequestKind::Acquire | RequestKind::Renew | RequestKind::Release, _) => {}
+            (Command::Release { .. }, _) if state == State::Releasing => self.idle(id),
+            (Command::Acquire { .. } | Command::Renew { .. }, _)
+            | (Command::Release { .. } | Command::Abandon, _) => {}
         }
     }
 
@@ -240,11 +226,8 @@ impl<A: Algorithm> World<A> {
         let client = self.client(id);
         client.ttl = ttl;
         client.state = State::Acquiring;
-        client.pending.retain(|pending| pending.kind != RequestKind::Acquire);
-        self.ask(id, node, ClientRequest::Acquire { ttl, wait: habits.wait });
-        if habits.naive {
-            self.repeat(id, node, ClientRequest::Acquire { ttl, wait: habits.wait });
-        }
+        client.pending.retain(|pending| !pending.is_acquire());
+        self.ask_as(id, node, habits, Command::Acquire { ttl, wait: habits.wait });
         if vanishes {
             let lives = self.client_rng.below(habits.patience.as_nanos() as u64 + 1);
             self.vanish_later(id, Duration::from_nanos(lives));
@@ -253,10 +236,14 @@ impl<A: Algorithm> World<A> {
         }
     }
 
-    /// Sends it again with the same token, as a client library does that retries.
-    fn repeat(&mut self, id: u32, node: u16, request: ClientRequest) {
-        let token = self.client(id).pending.last().expect("just asked").token;
-        self.send_request(id, node, token, request);
+    /// Sends a command. A careless client sends it again with the same token, as a client library
+    /// does that retries.
+    fn ask_as(&mut self, id: u32, node: u16, habits: Habits, command: Command) {
+        self.ask(id, node, command);
+        if habits.naive {
+            let token = self.client(id).pending.last().expect("just asked").token;
+            self.send_command(id, node, token, command);
+        }
     }
 
     /// A client leaves: it does nothing more for this time, and its node learns that it left.
@@ -271,17 +258,16 @@ impl<A: Algorithm> World<A> {
 
     /// P8: the client abandons its acquires.
     fn leave(&mut self, id: u32) {
-        self.close_connections(id, RequestKind::Acquire);
-        self.client(id).pending.retain(|pending| pending.kind != RequestKind::Acquire);
+        self.close_connections(id, Pending::is_acquire);
+        self.client(id).pending.retain(|pending| !pending.is_acquire());
     }
 
-    /// Closes the connections with open requests of this kind; their nodes notice.
-    fn close_connections(&mut self, client: u32, kind: RequestKind) {
-        let open: Vec<Pending> = self.client(client).pending.clone();
-        for Pending { token, node, .. } in open.into_iter().filter(|p| p.kind == kind) {
+    /// Closes the connections with these open requests; their nodes notice.
+    fn close_connections(&mut self, client: u32, closes: impl Fn(&Pending) -> bool) {
+        for open in self.client(client).pending.clone().into_iter().filter(closes) {
             let delay = self.client_rng.below(CLOSE_NANOS_MAX);
-            let request = ClientRequest::Gone;
-            self.schedule_in(delay, node, WorldEvent::Requested { client, token, request });
+            let (token, command) = (open.token, Command::Abandon);
+            self.schedule_in(delay, open.node, WorldEvent::Requested { client, token, command });
         }
     }
 
@@ -300,17 +286,14 @@ impl<A: Algorithm> World<A> {
         }
         let node = self.renewing_node(id, habits);
         if node != self.client(id).node {
-            self.close_connections(id, RequestKind::Renew);
+            self.close_connections(id, |open| matches!(open.command, Command::Renew { .. }));
         }
         let mut ttl = habits.ttl.draw(&mut self.client_rng);
         if habits.naive && self.client_rng.chance(NAIVE_TTL_PERMILLE) {
             ttl *= 3;
         }
         let Some(tenure) = self.client(id).tenure() else { return self.idle(id) };
-        self.ask(id, node, ClientRequest::Renew { tenure, ttl });
-        if habits.naive {
-            self.repeat(id, node, ClientRequest::Renew { tenure, ttl });
-        }
+        self.ask_as(id, node, habits, Command::Renew { tenure, ttl });
         self.plan_renewal(id);
     }
 
@@ -342,14 +325,13 @@ impl<A: Algorithm> World<A> {
         }
         self.checker.released(name, tenure);
         let patience = patience.max(Duration::from_millis(1));
-        self.ask(id, node, ClientRequest::Release { tenure, patience });
+        self.ask(id, node, Command::Release { tenure, patience });
     }
 
     /// Replaces the habits of every client, and resets its counts.
-    pub(crate) fn calm_clients(&mut self, habits: impl Fn(usize) -> Option<Habits>) {
-        for id in 0..self.clients.len() as u32 {
-            let client = self.client(id);
-            client.habits = habits(client.name);
+    pub(crate) fn calm_clients(&mut self, habits: Option<Habits>) {
+        for client in &mut self.clients {
+            client.habits = habits;
             client.grants = 0;
             client.answers = 0;
         }

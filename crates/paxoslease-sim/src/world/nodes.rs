@@ -24,12 +24,11 @@ impl<A: Algorithm> World<A> {
             tuning: &self.setup.tuning,
             seed,
             now: state.clock.read(now_true),
-            new_cell: !state.has_run,
+            new_cell: state.run == 0,
             wall_millis: WALL_MILLIS + now_true.0 / 1_000_000,
             disk: state.disk.as_mut(),
         };
-        let first_run = !state.has_run;
-        state.has_run = true;
+        let first_run = state.run == 0;
         state.run += 1;
         state.timer_at = None;
         let process = self.algorithm.start(boot);
@@ -56,7 +55,7 @@ impl<A: Algorithm> World<A> {
     pub fn crash(&mut self, id: u16) {
         if self.state(id).process.take().is_some() {
             self.counts.crashes += 1;
-            self.tracer.record(self.now, || TraceEvent::Crashed { node: id });
+            self.tracer.record(self.now, || TraceEvent::Crashed(id));
             self.end(id, true);
         }
     }
@@ -70,7 +69,7 @@ impl<A: Algorithm> World<A> {
         process.stop(now, state.disk.as_mut());
         let forgotten = state.disk.as_ref().is_none_or(|disk| disk.snapshot.is_none());
         self.counts.stops += 1;
-        self.tracer.record(self.now, || TraceEvent::Stopped { node: id });
+        self.tracer.record(self.now, || TraceEvent::Stopped(id));
         self.end(id, forgotten);
     }
 

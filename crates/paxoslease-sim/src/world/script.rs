@@ -1,19 +1,19 @@
 //! A world controlled by a script, for any algorithm.
 //!
-//! Clients without habits act only when the script says so. Filters hold, drop, repeat or delay
-//! messages by [`Pattern`], so a script names kinds of messages, never their contents.
+//! Clients without habits act only when the script says so. Filters hold, drop or repeat messages
+//! by [`Pattern`], so a script names kinds of messages, never their contents.
 
 use std::time::Duration;
 
 use paxoslease_core::{Name, Tenure};
 
-use super::{ClientRequest, Delivery, World, WorldEvent};
-use crate::algorithm::{Algorithm, Disk, Process, View};
-use crate::checker::{Check, Checks};
-use crate::client::{RequestKind, State};
+use super::{Delivery, World, WorldEvent};
+use crate::algorithm::{Algorithm, Command, Disk, Process, View};
+use crate::checker::Check;
+use crate::client::{Pending, State};
 use crate::network::{Action, FilterId, Link, Network, Pattern};
 use crate::swarm::Report;
-use crate::trace::{Entry, TraceEvent, Tracer, TrueTime};
+use crate::trace::{Entry, TraceEvent, TrueTime};
 use crate::world::ClientId;
 
 impl<A: Algorithm> World<A> {
@@ -49,14 +49,14 @@ impl<A: Algorithm> World<A> {
         let state = &mut self.clients[client.0 as usize];
         state.state = State::Acquiring;
         state.ttl = ttl;
-        self.ask(client.0, node, ClientRequest::Acquire { ttl, wait });
+        self.ask(client.0, node, Command::Acquire { ttl, wait });
     }
 
     /// A client renews the last tenure that it was granted, held or not. Does nothing if there is
     /// none.
     pub fn renew(&mut self, client: ClientId, node: u16, ttl: Duration) {
         if let Some(tenure) = self.clients[client.0 as usize].tenure() {
-            self.ask(client.0, node, ClientRequest::Renew { tenure, ttl });
+            self.ask(client.0, node, Command::Renew { tenure, ttl });
         }
     }
 
@@ -72,10 +72,9 @@ impl<A: Algorithm> World<A> {
         let name = state.name;
         let open = std::mem::take(&mut state.pending);
         self.checker.yields(name, client.0);
-        for pending in open.into_iter().filter(|pending| pending.kind == RequestKind::Acquire) {
-            let (token, request) = (pending.token, ClientRequest::Gone);
-            let gone = WorldEvent::Requested { client: client.0, token, request };
-            self.schedule_in(0, pending.node, gone);
+        for Pending { token, node, .. } in open.into_iter().filter(Pending::is_acquire) {
+            let (client, command) = (client.0, Command::Abandon);
+            self.schedule_in(0, node, WorldEvent::Requested { client, token, command });
         }
     }
 
@@ -140,14 +139,7 @@ impl<A: Algorithm> World<A> {
         let held = self.held.entry(filter).or_default();
         let Some(place) = number.checked_rem(held.len()) else { return };
         let message = held.remove(place).number;
-        self.tracer.record(self.now, || TraceEvent::Lost { message });
-    }
-
-    /// Loses the messages that a filter holds; the filter stays.
-    pub fn discard(&mut self, filter: FilterId) {
-        for delivery in self.held.remove(&filter).unwrap_or_default() {
-            self.tracer.record(self.now, || TraceEvent::Lost { message: delivery.number });
-        }
+        self.tracer.record(self.now, || TraceEvent::Lost(message));
     }
 
     /// The messages that a filter holds: sender, receiver and kind, in the order in which they were
@@ -205,12 +197,6 @@ impl<A: Algorithm> World<A> {
         self.tracer.record(self.now, || TraceEvent::Note { node, text: text.to_owned() });
     }
 
-    /// The trace so far.
-    #[must_use]
-    pub const fn tracer(&self) -> &Tracer {
-        &self.tracer
-    }
-
     /// The trace, at the end of a run.
     #[must_use]
     pub fn into_trace(self) -> Vec<Entry> {
@@ -237,11 +223,5 @@ impl<A: Algorithm> World<A> {
     pub fn report(&mut self, check: Check, text: impl FnOnce() -> String) {
         self.checker.broken(self.now, check, text);
         self.trace_violations();
-    }
-
-    /// The checks that apply in this world.
-    #[must_use]
-    pub fn checks(&self) -> Checks {
-        self.algorithm.checks()
     }
 }

@@ -9,14 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use paxoslease_core::{Drift, Message, Name, NodeId, Tenure, Ttl};
-use paxoslease_sim::algorithm::Packet;
+use paxoslease_core::{Drift, Instant, Name, NodeId, Tenure, Ttl};
+use paxoslease_sim::algorithm::{Packet, View};
 use paxoslease_sim::trace::{TraceEvent, Tracer, TrueTime};
 use paxoslease_sim::{Check, Checker, Checks, Claim, Counts, Stored, Violation};
 use paxoslease_wire::{FrameKind, FrameReader, ShardId, split_frame};
 
 use paxoslease_holder::LeaseGuard;
-use paxoslease_node::simulation::EndId;
+use paxoslease_node::simulation::{EndId, VolatileFiles};
 
 use super::Setup;
 use crate::clock::HostClock;
@@ -50,8 +50,6 @@ pub(crate) struct Judge {
     pub(crate) counts: Counts,
     pub(crate) losses: u64,
     tracer: Tracer,
-    /// How many violations are in the trace.
-    noted: usize,
 }
 
 impl Judge {
@@ -76,7 +74,6 @@ impl Judge {
             counts: Counts::default(),
             losses: 0,
             tracer: Tracer::new(setup.keep),
-            noted: 0,
         }
     }
 
@@ -101,9 +98,8 @@ impl Judge {
 
     /// Adds violations to the trace, each where it was found.
     fn note_violations(&mut self) {
-        while let Some(violation) = self.checker.violations().get(self.noted) {
-            self.noted += 1;
-            let text = || TraceEvent::Violation { text: violation.to_string() };
+        for violation in self.checker.unreported() {
+            let text = || TraceEvent::Violation(violation.to_string());
             self.tracer.record(TrueTime(self.now), text);
         }
     }
@@ -139,16 +135,9 @@ impl Judge {
         let process = world.process(host)?;
         let name_text = Name::new(&self.names[name]).expect("a name");
         let place = ShardId::of(name_text, process.shards() as u16).index();
-        let shard = process.core(usize::from(place))?;
-        let register = shard.register(name_text).unwrap_or_default();
-        let lease = register.accepted.map(|accepted| {
-            let until = self.clocks[host].first_shows(accepted.expires_at);
-            (accepted.tenure, TrueTime(until))
-        });
-        // A lease that expired is no lease; the record of it may stay or go.
-        let before = self.checker.stored(host, name).lease;
-        let lease = lease.filter(|(_, until)| until.0 > self.now || lease == before);
-        Some(Stored { promised: register.promised.max(shard.floor()?), lease })
+        let view = View::of(process.core(usize::from(place))?, name_text)?;
+        let before = self.checker.stored(host, name);
+        Some(Stored::seen(Some(view), &self.clocks[host].plan, TrueTime(self.now), before))
     }
 
     fn look(&mut self, world: &World, host: usize) {
@@ -196,14 +185,14 @@ impl Judge {
     fn ended(&mut self, world: &World, host: usize) {
         self.running[host] = false;
         self.paused.remove(&host);
-        let is_clean = world.files(host).is_some_and(|files| files.has_snapshot());
+        let is_clean = world.files(host).is_some_and(VolatileFiles::has_snapshot);
         let node = host as u16 + 1;
         if is_clean {
             self.counts.stops += 1;
-            self.record(|| TraceEvent::Stopped { node });
+            self.record(|| TraceEvent::Stopped(node));
         } else {
             self.counts.crashes += 1;
-            self.record(|| TraceEvent::Crashed { node });
+            self.record(|| TraceEvent::Crashed(node));
         }
         self.checker.ended(TrueTime(self.now), host, !is_clean);
     }
@@ -255,7 +244,7 @@ impl Judge {
         let span = self.drift.belief_span(ttl);
         let local_end = clock.read(held.until).as_nanos();
         let started_at = local_end.saturating_sub(span.as_nanos() as u64);
-        let since = clock.first_shows(paxoslease_core::Instant::from_nanos(started_at));
+        let since = clock.first_shows(Instant::from_nanos(started_at));
         let (since, until) = (TrueTime(since), TrueTime(held.until));
         let claim = Claim { client, tenure, since, until };
         // Users of a client do not know its node, but the tenure does.
@@ -348,7 +337,8 @@ impl Judge {
             }
             for message in FrameReader::new(frame).expect("a frame") {
                 self.counts.messages += 1;
-                let packet = packet(&message.expect("a message"));
+                let message = message.expect("a message");
+                let packet = Packet::new(NodeId::MAX, &message, Rc::default());
                 self.checker.sent(TrueTime(self.now), host, &packet);
             }
         }
@@ -359,17 +349,4 @@ impl Judge {
 
 fn tenure_of(guard: &LeaseGuard) -> Tenure {
     Tenure::from_fence(guard.fence()).expect("fences are tenures")
-}
-
-fn packet(message: &Message<'_>) -> Packet {
-    Packet {
-        to: NodeId::MAX,
-        kind: message.kind(),
-        is_reply: matches!(message, Message::Reply(_)),
-        round: match message {
-            Message::Request(request) => request.ballot(),
-            Message::Reply(_) | Message::Hint(_) => None,
-        },
-        bytes: Rc::default(),
-    }
 }

@@ -1,4 +1,4 @@
-//! Clients that take the same name in turn, and how the name went round among them.
+//! Clients that take turns with one name, and counts of the hand-overs among them.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use super::Simulation;
 use crate::world::At;
 
-/// How each client goes about it. Every one of them waits for as long as it takes.
+/// The behaviour of each client. All clients wait without a limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Workers {
     pub(crate) per_host: usize,
     pub(crate) ttl: Duration,
     /// How long a lease is held.
     pub(crate) held: Duration,
-    /// Waits until the release is confirmed before it asks again, or drops the guard.
+    /// Whether a client waits for the confirmation of its release, or drops the guard.
     pub(crate) confirms: bool,
     /// How long it pauses before it asks again.
     pub(crate) pause: Duration,
@@ -32,27 +32,27 @@ impl Workers {
     };
 }
 
-/// How many hand-overs to others a client may wait for each contender.
+/// How many hand-overs a client may wait through, for each contender.
 const TURNS_MAX: u64 = 8;
 
-/// How a name went round. One hand-over is one grant.
+/// The hand-overs of a name. One hand-over is one grant.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Sharing {
     /// By client.
     pub(crate) grants: Vec<u64>,
     hand_overs: u64,
-    /// How many hand-overs there had been when a client that waits began to, and when that was.
+    /// For each client that waits: the hand-overs before its wait, and when the wait began.
     waits_since: Vec<Option<(u64, At)>>,
     /// How many workers got an error instead of a lease.
     failures: u64,
-    /// Through how many hand-overs any client has waited.
+    /// The most hand-overs that any client has waited through.
     waited_max: u64,
-    /// The longest wait that took more than twice the hand-overs that are fair.
+    /// The longest wait among those of more than twice the fair number of hand-overs.
     passed_over: Duration,
 }
 
 impl Sharing {
-    /// Forgets what was, except who waits.
+    /// Resets the counts. Clients that wait now begin their wait here.
     fn begin(&mut self, now: At) {
         self.grants.fill(0);
         (self.hand_overs, self.waited_max, self.passed_over) = (0, 0, Duration::ZERO);
@@ -90,8 +90,8 @@ impl Sharing {
         (self.hand_overs == 0 || self.failures > 0 || passed_over > longest).then(text)
     }
 
-    /// What is unfair about it: a client has less than a quarter of a fair share, or waits through
-    /// more hand-overs than are fair.
+    /// The counts, if they are unfair: a client got less than a quarter of a fair share, or waited
+    /// through more hand-overs than are fair.
     #[cfg(test)]
     pub(crate) fn unfair(&self) -> Option<String> {
         let contenders = self.grants.len() as u64;
@@ -115,7 +115,7 @@ impl Simulation {
         self.share_after(Duration::ZERO, hosts, workers, span)
     }
 
-    /// The same, but what happens while the contenders find their order is not counted.
+    /// The same, but counts only after `finding`, in which the contenders find their order.
     pub(crate) fn share_after(
         &mut self,
         finding: Duration,
@@ -161,7 +161,7 @@ impl Simulation {
                 sharing.borrow_mut().granted(worker, timer.now());
                 timer.sleep(how.held).await;
                 judge.borrow_mut().gives_up(client);
-                let guard = Rc::into_inner(guard).expect("the judge let go of it");
+                let guard = Rc::into_inner(guard).expect("the judge has dropped it");
                 if how.confirms {
                     // A client that changes its node may not hear of the confirmation.
                     let _unconfirmed = guard.release().await;

@@ -14,21 +14,21 @@ use paxoslease_holder::LeaseGuard;
 /// Leases by name: the host and client that have them, and the guard.
 type Leases = BTreeMap<usize, (usize, u32, Rc<LeaseGuard>)>;
 
-/// How a member fails to hear something.
+/// Why a member misses messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Absence {
     /// It is stopped, and its snapshot restores what it knew.
     Stopped,
     /// It is cut off from all others.
     CutOff,
-    /// It hears nothing for a moment, and its connections stand.
+    /// Messages to it are lost for a moment, although its connections stay open.
     Deaf,
     /// It crashes.
     Killed(Presence),
 }
 
 impl Swarm {
-    /// Between nodes, and a tenth of jitter. Leases last several times as long.
+    /// Draws the round trip between nodes, with a tenth of jitter. Leases last several times as long.
     fn draw_distance(&mut self) -> Duration {
         let far = self.rng.millis(50, 300).min(self.setup.max_lease / 10);
         let trip = self.rng.pick(&[Duration::from_millis(1), far, far]);
@@ -60,12 +60,12 @@ impl Swarm {
         self.goes(first, missed);
         self.give_back_all(leases);
         let mut leases = Leases::new();
-        // Neither of those that go.
+        // A host that stays.
         let keeper = (0..self.setup.nodes()).find(|host| *host != first && *host != second);
         let ttl = self.setup.max_lease / 2;
         self.take(&mut leases, keeper.expect("there are three"), 0, ttl, bound);
         self.comes_back(first, missed);
-        // It hears of the lease that began meanwhile when that is renewed.
+        // The renewal of the lease that began meanwhile heals the member.
         self.simulation.run_for(ttl + Duration::from_secs(2) + trip * 8);
         let leaves = [
             Absence::CutOff,
@@ -155,7 +155,7 @@ impl Swarm {
         }
     }
 
-    /// Workers on every host share a name: no worker is passed over again and again.
+    /// Workers on every host share a name, and no worker starves.
     pub(super) fn demand_turns(&mut self) {
         // Hand-overs are many events, so not every world has them.
         if !self.rng.chance(300) || !self.is_sound() {

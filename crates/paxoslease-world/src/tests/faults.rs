@@ -1,24 +1,35 @@
-//! One fault at a time, and what its victims may rely on.
+//! One fault at a time, and the promises that must hold in spite of it.
 
 use std::cell::RefCell;
 use std::io::ErrorKind;
 
 use super::*;
 use paxoslease_core::{Message, Reply, Request};
-use paxoslease_holder::LeaseState;
-use paxoslease_holder::{AskError, ReleaseError};
+use paxoslease_holder::{AskError, LeaseState, ReleaseError};
 use paxoslease_wire::{FrameKind, FrameReader, split_frame};
 
+impl Simulation {
+    /// Acquires at a host, lets something go wrong, and releases.
+    fn hold_and_release(
+        &mut self,
+        host: usize,
+        fault: impl FnOnce(&mut Self),
+    ) -> Result<(), ReleaseError> {
+        let (client, guard) = self.hold(host);
+        fault(self);
+        self.judge().gives_up(client);
+        // The task that waits for the loss has the guard too.
+        self.end_tasks_of(host);
+        let guard = Rc::into_inner(guard).expect("the judge and the task dropped it");
+        self.run(host, guard.release())
+    }
+}
+
 #[test]
-fn a_confirmed_release_leaves_the_lease_to_whoever_asks_next() {
+fn a_confirmed_release_frees_the_name_at_once() {
     let mut cell = cell(&Setup::new(1, 3));
     for round in 0..10 {
-        let (client, guard) = cell.hold(round % 3);
-        cell.judge().gives_up(client);
-        // The one who waits for the loss has it too.
-        cell.end_tasks_of(round % 3);
-        let guard = Rc::into_inner(guard).expect("nobody else has it");
-        assert_eq!(cell.run(round % 3, guard.release()), Ok(()));
+        assert_eq!(cell.hold_and_release(round % 3, |_| ()), Ok(()));
         let next = cell.take((round + 1) % 3, Duration::ZERO).expect("free at once");
         cell.end_tasks_of((round + 1) % 3);
         drop(next);
@@ -28,7 +39,7 @@ fn a_confirmed_release_leaves_the_lease_to_whoever_asks_next() {
 }
 
 #[test]
-fn a_holder_cut_off_knows_of_its_loss_before_the_next_one_holds() {
+fn an_isolated_holder_learns_of_its_loss_before_the_next_grant() {
     let mut cell = cell(&Setup::new(2, 3));
     let (_, guard) = cell.hold(0);
     cell.isolate(0);
@@ -44,7 +55,7 @@ fn a_holder_cut_off_knows_of_its_loss_before_the_next_one_holds() {
 }
 
 #[test]
-fn a_waiter_cut_off_from_a_release_has_it_once_it_is_back_not_when_the_lease_would_have_ended() {
+fn an_isolated_waiter_asks_again_once_it_is_connected() {
     let long = Duration::from_secs(50);
     let mut cell = cell(&Setup { max_lease: long, ..Setup::new(13, 3) });
     let holder = cell.node(0);
@@ -59,17 +70,17 @@ fn a_waiter_cut_off_from_a_release_has_it_once_it_is_back_not_when_the_lease_wou
     cell.isolate(2);
     let fence = guard.fence();
     assert_eq!(cell.run(0, guard.release()), Ok(()));
-    // Until both sides have given up the connections that would have brought it.
+    // Until both sides have given up their connections, which would have brought the news.
     cell.run_for(SECOND * 5);
-    assert!(next.borrow().is_none(), "it is alone");
+    assert!(next.borrow().is_none(), "it has no majority");
     cell.heal();
-    assert!(cell.run_while(SECOND * 2, |_| next.borrow().is_none()), "it sleeps on");
+    assert!(cell.run_while(SECOND * 2, |_| next.borrow().is_none()), "it does not ask again");
     assert!(next.borrow().as_ref().is_some_and(|next| next.fence() > fence));
     cell.assert_sound();
 }
 
 #[test]
-fn a_link_blocked_one_way_is_given_up_and_costs_nobody_a_lease() {
+fn a_link_blocked_one_way_is_closed_and_costs_no_lease() {
     let mut cell = cell(&Setup::new(3, 3));
     let (_, guard) = cell.hold(0);
     cell.block(0, 1);
@@ -86,7 +97,7 @@ fn a_link_blocked_one_way_is_given_up_and_costs_nobody_a_lease() {
 }
 
 #[test]
-fn a_holder_paused_for_longer_than_its_lease_wakes_up_without_it() {
+fn a_holder_paused_beyond_its_lease_wakes_up_without_it() {
     let mut cell = cell(&Setup::new(4, 3));
     let (_, guard) = cell.hold(2);
     cell.pause(2);
@@ -95,13 +106,13 @@ fn a_holder_paused_for_longer_than_its_lease_wakes_up_without_it() {
     cell.resume(2);
     assert!(!guard.is_held() && next.fence() > guard.fence());
     cell.run_for(SECOND);
-    assert_eq!(cell.judge().losses, 1, "whoever waited for the loss was told");
+    assert_eq!(cell.judge().losses, 1, "the task that waited for the loss was told");
     assert!(next.is_held());
     cell.assert_sound();
 }
 
 #[test]
-fn a_full_disk_is_reported_and_a_majority_does_without_it() {
+fn a_full_disk_is_reported_and_a_majority_serves_without_it() {
     let mut cell = cell(&Setup::new(5, 3));
     cell.world.files(0).expect("it has a disk").set_fault(Some(ErrorKind::StorageFull));
     // The first lease is longer than any before: the ceiling must be raised first (R2).
@@ -148,7 +159,7 @@ fn the_lease_of_a_killed_node_is_free_when_its_time_is_over() {
 }
 
 #[test]
-fn what_was_meant_for_a_dead_connection_is_not_sent_over_the_next() {
+fn messages_for_a_dead_connection_are_not_sent_over_the_next() {
     let mut cell = cell(&Setup::new(8, 3));
     cell.isolate(2);
     let node = cell.node(2);
@@ -178,13 +189,13 @@ fn what_was_meant_for_a_dead_connection_is_not_sent_over_the_next() {
         while let Ok(Some((frame, after))) = split_frame(rest) {
             rest = after;
             if FrameKind::of(frame) == Ok(FrameKind::Messages) {
-                // Acceptors that were away hear again of releases they have not confirmed.
+                // A node repeats unconfirmed releases to acceptors that were away.
                 let messages = FrameReader::new(frame).expect("a frame").flatten();
                 stale += messages.filter(|message| !is_release(message)).count();
             }
         }
     }
-    assert_eq!(stale, 0, "nobody asked for anything since");
+    assert_eq!(stale, 0, "no client has asked since");
 }
 
 fn is_release(message: &Message<'_>) -> bool {
@@ -195,14 +206,10 @@ fn is_release(message: &Message<'_>) -> bool {
 }
 
 #[test]
-fn a_release_nobody_confirms_is_a_release_all_the_same() {
+fn an_unconfirmed_release_still_ends_the_lease() {
     let mut cell = cell(&Setup::new(9, 3));
-    let (client, guard) = cell.hold(0);
-    cell.isolate(0);
-    cell.judge().gives_up(client);
-    cell.end_tasks_of(0);
-    let guard = Rc::into_inner(guard).expect("nobody else has it");
-    assert_eq!(cell.run(0, guard.release()), Err(ReleaseError::Unconfirmed(AskError::NO_MAJORITY)));
+    let released = cell.hold_and_release(0, |cell| cell.isolate(0));
+    assert_eq!(released, Err(ReleaseError::Unconfirmed(AskError::NO_MAJORITY)));
     cell.take(1, Duration::MAX).expect("free when its time is over");
     cell.assert_sound();
 }

@@ -1,4 +1,4 @@
-//! What lists cost a shard: a bounded share of every turn, whatever was asked for.
+//! Lists take a bounded share of every turn of a shard, whatever a client asks for.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -8,10 +8,10 @@ use paxoslease_node::front::{Answer, Cursor, Filter, Holder, Label, Name, PageMa
 use paxoslease_node::simulation::{LIST_SLOTS_PER_TURN, LISTS_WAITING_MAX};
 use paxoslease_node::{Asking, Remote};
 
-/// As long as these cells allow: nothing expires while it is listed.
+/// The longest ttl of these cells, so that no lease expires while it is listed.
 const TTL: Duration = Duration::from_secs(5);
 
-/// A cell of one that holds so many leases, each in a slot of its own, and no slot is vacant.
+/// A cell of one node with this many leases, each in a slot of its own. No slot is vacant.
 fn holding(leases: usize) -> (Simulation, Remote) {
     let mut simulation = cell(&Setup::new(1, 1));
     let remote = simulation.node(0).remote();
@@ -39,8 +39,8 @@ fn poll(asking: &mut Asking) -> Option<Answer> {
     }
 }
 
-/// Asks so many times at once, and follows every cursor to the end. Says what each found, and how
-/// many leases were handed out in each step of the world.
+/// Lists everything `askers` times at once. Returns the names that each list found, and the number
+/// of leases listed in each step of the world.
 fn list_all(
     simulation: &mut Simulation,
     remote: &Remote,
@@ -73,7 +73,7 @@ fn many_lists_share_the_slots_of_a_turn_and_all_complete() {
     let expected: Vec<String> = (0..LEASES).map(|number| format!("n/{number:04}")).collect();
     for limit in [7, 100, 1000] {
         let (found, shares) = list_all(&mut simulation, &remote, 100, limit);
-        // No slot is vacant, so leases handed out are slots looked at.
+        // No slot is vacant, so each listed lease is a visited slot.
         let most = shares.iter().copied().max().unwrap_or_default();
         assert!((1..=LIST_SLOTS_PER_TURN).contains(&most), "{most} slots in a turn");
         for mut names in found {
@@ -84,7 +84,7 @@ fn many_lists_share_the_slots_of_a_turn_and_all_complete() {
 }
 
 #[test]
-fn a_list_that_finds_nothing_does_not_hold_up_the_lists_behind_it() {
+fn a_list_that_finds_nothing_delays_no_other_list() {
     let (mut simulation, remote) = holding(1500);
     let mut vain: Vec<_> =
         (0..10).map(|_| list(&remote, Cursor::START, "none", PageMax::leases(1000))).collect();
@@ -104,7 +104,7 @@ fn a_list_that_finds_nothing_does_not_hold_up_the_lists_behind_it() {
 }
 
 #[test]
-fn lists_that_wait_are_bounded_and_told_when_the_node_stops() {
+fn waiting_lists_are_bounded_and_answered_when_the_node_stops() {
     let (mut simulation, remote) = holding(1500);
     let ask = |_| list(&remote, Cursor::START, "n/", PageMax::leases(1000));
     let (mut waiting, mut last): (Vec<_>, _) = ((0..LISTS_WAITING_MAX).map(ask).collect(), ask(0));
@@ -122,7 +122,7 @@ fn lists_that_wait_are_bounded_and_told_when_the_node_stops() {
 }
 
 #[test]
-fn a_page_ends_after_so_many_bytes_and_goes_on_behind_them() {
+fn a_page_has_a_bound_in_bytes_and_the_next_one_continues() {
     let (mut simulation, remote) = holding(100);
     let longest = "\u{1}".repeat(Name::LEN_MAX);
     let label = Label::new(Name::new(&longest).expect("a name"), Holder::NONE);

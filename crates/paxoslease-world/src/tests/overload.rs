@@ -5,10 +5,10 @@ use std::cell::Cell;
 
 use super::*;
 
-/// With this, three nodes are good for some 2,000 pairs of acquire and release a second.
+/// With this, three nodes serve about 2,000 pairs of acquire and release a second.
 const WORK_COST: Duration = Duration::from_micros(300);
 
-/// How pairs that began in a while went.
+/// The results of the pairs that began in one period.
 #[derive(Default, Debug)]
 struct Tally {
     asked: Cell<u64>,
@@ -18,8 +18,7 @@ struct Tally {
 }
 
 impl Simulation {
-    /// Pairs of acquire and release of names of their own, so many a second on each host, however
-    /// the ones before go.
+    /// Acquires and releases new names on each host at this rate, whatever became of earlier pairs.
     fn load(&mut self, per_second: u64, span: Duration) -> Rc<Tally> {
         let tally = Rc::new(Tally::default());
         let pause = SECOND / u32::try_from(per_second).expect("few");
@@ -45,7 +44,7 @@ impl Simulation {
     }
 }
 
-/// One second after another of a load, and what became of what was asked in each.
+/// The results of each second of a load.
 fn seconds(cell: &mut Simulation, per_second: u64, count: usize) -> Vec<Rc<Tally>> {
     (0..count).map(|_| cell.load(per_second, SECOND)).collect()
 }
@@ -54,9 +53,9 @@ fn seconds(cell: &mut Simulation, per_second: u64, count: usize) -> Vec<Rc<Tally
 fn a_cell_recovers_once_an_overload_is_gone() {
     let mut cell = cell(&Setup::new(81, 3));
     cell.world.work_cost = WORK_COST;
-    // Four times as much as it can do, then a third.
+    // Four times what the cell can serve, then a third of it.
     let over = seconds(&mut cell, 3000, 3);
-    assert!(over.iter().any(|tally| tally.granted < tally.asked), "that was not too much");
+    assert!(over.iter().any(|tally| tally.granted < tally.asked), "the cell was not overloaded");
     let after = seconds(&mut cell, 200, 20);
     cell.run_for(SECOND * 3);
     for tally in &after[16..] {

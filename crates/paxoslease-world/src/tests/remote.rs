@@ -1,4 +1,4 @@
-//! Leases for holders elsewhere, through the handle that daemons have.
+//! Leases for remote holders, through the handle that daemons use.
 
 use paxoslease_holder::block_on;
 use paxoslease_node::front::{Answer, Cursor, Filter, Holder, Name, PageMax, Request};
@@ -78,14 +78,14 @@ fn a_caller_that_stops_waiting_leaves_the_queue() {
     let remote = cell.node(1).remote();
     let fence = take(&remote, "x");
     let waits = acquire(&remote, "x", "", Duration::from_secs(60));
-    // Its turn comes in the shard's thread; asking something else waits for that.
+    // The shard queues the acquire before it answers the next request.
     inspect(&remote, "x");
     assert_eq!(block_on(cell.node(1).status()).expect("it runs").waiters, 1);
     drop(waits);
     inspect(&remote, "x");
     assert_eq!(block_on(cell.node(1).status()).expect("it runs").waiters, 0);
     release(&remote, "x", fence);
-    assert!(take(&cell.node(2).remote(), "x") > fence, "nobody took it meanwhile");
+    assert!(take(&cell.node(2).remote(), "x") > fence, "no client took it meanwhile");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn no_caller_waits_for_a_node_that_is_gone() {
     cell.kill(1);
     assert_eq!(block_on(waits), Answer::Stopping);
     assert_eq!(inspect(&first, "x"), Answer::Stopping);
-    // That is not the same as nothing held.
+    // An empty list would say that nothing is held.
     assert_eq!(list(&first, Cursor::START, ""), Answer::Stopping);
 }
 

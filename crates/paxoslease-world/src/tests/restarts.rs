@@ -1,9 +1,9 @@
-//! Nodes that go and come back: with and without what they knew.
+//! Nodes that stop or crash, and start again with or without a snapshot.
 
 use super::*;
 
 #[test]
-fn a_rolling_restart_with_snapshots_loses_no_lease_and_keeps_no_quarantine() {
+fn a_rolling_restart_with_snapshots_needs_no_quarantine() {
     let mut cell = cell(&Setup { proposers: 1, shards: 2, ..Setup::new(11, 3) });
     let (_, guard) = cell.hold(3);
     for _ in 0..3 {
@@ -21,7 +21,7 @@ fn a_rolling_restart_with_snapshots_loses_no_lease_and_keeps_no_quarantine() {
 }
 
 #[test]
-fn after_a_crash_a_node_is_silent_for_the_longest_lease_it_may_have_forgotten() {
+fn a_quarantine_covers_the_longest_forgotten_lease() {
     let mut cell = cell(&Setup { proposers: 1, ..Setup::new(12, 3) });
     let (_, guard) = cell.hold(3);
     cell.kill(0, Presence::Refusing);
@@ -35,7 +35,7 @@ fn after_a_crash_a_node_is_silent_for_the_longest_lease_it_may_have_forgotten() 
 }
 
 #[test]
-fn when_all_crash_at_once_the_lease_is_kept_until_its_time_is_over() {
+fn a_lease_outlives_a_crash_of_all_members() {
     let mut cell = cell(&Setup { proposers: 2, ..Setup::new(13, 3) });
     let (_, guard) = cell.hold(3);
     for host in 0..3 {
@@ -52,13 +52,13 @@ fn when_all_crash_at_once_the_lease_is_kept_until_its_time_is_over() {
 }
 
 #[test]
-fn a_node_shut_down_hands_its_leases_over_at_once() {
+fn a_node_that_stops_releases_its_leases_at_once() {
     let mut cell = cell(&Setup::new(14, 3));
     let (_, guard) = cell.hold(0);
     let fence = guard.fence();
     drop(guard);
     cell.stop(0);
-    let next = cell.take(1, Duration::ZERO).expect("given back, so free");
+    let next = cell.take(1, Duration::ZERO).expect("released, so free");
     assert!(next.fence() > fence);
     cell.assert_sound();
 }

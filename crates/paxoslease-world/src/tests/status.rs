@@ -1,9 +1,9 @@
-//! What a node tells of itself without asking its shards.
+//! The status that a node shows without asking its shards.
 
 use super::*;
 
 #[test]
-fn what_was_shown_is_told_without_a_word_to_any_shard() {
+fn the_shown_status_needs_no_message_to_a_shard() {
     let mut simulation = cell(&Setup::new(1, 3));
     let asked = simulation.status(0);
     let node = simulation.node(0);
@@ -17,7 +17,7 @@ fn what_was_shown_is_told_without_a_word_to_any_shard() {
 }
 
 #[test]
-fn what_was_shown_follows_the_cell_and_a_stuck_shard_is_not_ready() {
+fn the_shown_status_follows_the_cell_and_its_shards() {
     let mut simulation = cell(&Setup::new(1, 3));
     let node = simulation.node(0);
     assert!(node.status_shown().expect("it runs").ready);

@@ -12,7 +12,7 @@ use paxoslease_sim::SpanRange;
 use std::time::Duration;
 
 use super::{At, WRITE_RETRY, World};
-use crate::agenda::{Agenda, Event};
+use crate::agenda::Event;
 use crate::clock::HostClock;
 use crate::network::{Network, Presence};
 
@@ -21,7 +21,7 @@ pub(super) struct Host {
     pub(super) kind: HostKind,
     /// The threads of the process.
     pub(super) shards: Vec<ShardState>,
-    /// The process stands still, as with SIGSTOP; the clock goes on.
+    /// Whether the process is paused, as by SIGSTOP. The clock continues.
     pub(super) paused: bool,
     /// How often a process was started here.
     pub(super) run: u64,
@@ -44,11 +44,11 @@ pub(super) struct NodeHost {
     pub(super) rules: Rules,
     pub(super) files: Option<VolatileFiles>,
     pub(super) process: Option<Process>,
-    /// Leases of killed processes: their holders believe until their time is over.
+    /// Leases of killed processes, whose holders believe until their time is over.
     pub(super) orphans: Vec<Arc<Ticket>>,
-    /// No write ends.
+    /// Whether the disk is stalled: no write ends.
     pub(super) is_stalled: bool,
-    /// A write waits for the disk to go on.
+    /// Whether a write waits for the stalled disk.
     pub(super) stalled_write: bool,
 }
 
@@ -70,9 +70,9 @@ impl NodeHost {
 pub(super) struct ShardState {
     /// The ends with news.
     pub(super) ready: BTreeSet<EndId>,
-    /// The thread works until then, and has no turn before.
+    /// The thread is busy until then, and has no turn before.
     pub(super) busy_until: At,
-    /// When the next turn is; events of other times are stale.
+    /// When the next turn is. Events at other times are stale.
     pub(super) turn_at: At,
 }
 
@@ -82,26 +82,24 @@ impl Default for ShardState {
     }
 }
 
-/// The network, as one thread of a host reaches it.
+/// The network as seen by one thread of a host.
 pub(super) struct AtNetwork<'a> {
     network: &'a mut Network,
-    agenda: &'a mut Agenda,
-    now: At,
     host: usize,
     shard: usize,
 }
 
 impl Wire for AtNetwork<'_> {
     fn dial(&mut self, address: &str) -> EndId {
-        self.network.dial(self.agenda, self.now, self.host, self.shard, address)
+        self.network.dial(self.host, self.shard, address)
     }
 
     fn send(&mut self, end: EndId, bytes: &[u8]) -> usize {
-        self.network.send(self.agenda, self.now, end, bytes)
+        self.network.send(end, bytes)
     }
 
     fn close(&mut self, end: EndId) {
-        self.network.close(self.agenda, self.now, end);
+        self.network.close(end);
     }
 
     fn hand_over(&mut self, end: EndId, shard: u16, unread: &[u8]) {
@@ -116,7 +114,7 @@ impl Wire for AtNetwork<'_> {
 impl World {
     /// Whether a thread may have the turn of this moment. Takes the ends with news if so.
     fn begin_turn(&mut self, host: usize, shard: usize) -> Option<BTreeSet<EndId>> {
-        let now = self.now;
+        let now = self.now();
         let host = &mut self.hosts[host];
         let state = host.shards.get_mut(shard).filter(|state| state.turn_at == now)?;
         if host.paused {
@@ -128,21 +126,20 @@ impl World {
 
     pub(super) fn turn(&mut self, host: usize, shard: usize) {
         let Some(ready) = self.begin_turn(host, shard) else { return };
-        let (now, work_cost) = (self.now, self.work_cost.as_nanos() as u64);
-        let Self { network, agenda, hosts, .. } = self;
+        let (now, work_cost) = (self.now(), self.work_cost.as_nanos() as u64);
+        let Self { network, hosts, .. } = self;
         let state = &mut hosts[host];
         let HostKind::Node(node) = &mut state.kind else { return };
         let Some(process) = &mut node.process else { return };
-        let news = ready
-            .into_iter()
-            .filter_map(|end| network.news(agenda, now, end, shard, process.reads(shard, end)));
+        let news =
+            ready.into_iter().filter_map(|end| network.news(end, shard, process.reads(shard, end)));
         let news = news.collect();
-        let mut wire = AtNetwork { network, agenda, now, host, shard };
+        let mut wire = AtNetwork { network, host, shard };
         let turned = process.turn(shard, state.clock.read(now), news, &mut wire);
         let Some(turned) = turned else { return };
         state.shards[shard].busy_until = now + work_cost * turned.work;
         let Some(next_at) = turned.next_at else {
-            return agenda.add(now, Event::Left { host, shard });
+            return network.agenda.add_in(0, Event::Left { host, shard });
         };
         let next_at = state.clock.first_shows(next_at).max(now);
         self.wake(host, shard, next_at);
@@ -151,8 +148,8 @@ impl World {
 
     pub(super) fn client_turn(&mut self, host: usize) {
         let Some(ready) = self.begin_turn(host, 0) else { return };
-        let at = self.now;
-        let Self { network, agenda, hosts, .. } = self;
+        let at = self.now();
+        let Self { network, hosts, .. } = self;
         let Host { clock, kind: HostKind::Client { client: Some(client), end, .. }, .. } =
             &mut hosts[host]
         else {
@@ -160,13 +157,13 @@ impl World {
         };
         let now = clock.read(at);
         for ready in ready {
-            let Some(news) = network.news(agenda, at, ready, 0, true) else { continue };
+            let Some(news) = network.news(ready, 0, true) else { continue };
             let Some((_, is_up)) = end.as_mut().filter(|(end, _)| *end == ready) else { continue };
             *is_up |= news.established;
             let received = client.received(now, &news.bytes);
             let ended = news.ended.map(|_| "the connection was closed".to_owned());
             if let Some(why) = received.err().or(ended) {
-                network.close(agenda, at, ready);
+                network.close(ready);
                 *end = None;
                 client.ended(now, &why);
             }
@@ -174,18 +171,18 @@ impl World {
         loop {
             match client.step(now) {
                 Order::Dial(endpoint) => {
-                    *end = Some((network.dial(agenda, at, host, 0, &endpoint), false));
+                    *end = Some((network.dial(host, 0, &endpoint), false));
                 }
                 Order::Close => {
                     if let Some((end, _)) = end.take() {
-                        network.close(agenda, at, end);
+                        network.close(end);
                     }
                 }
                 Order::Wait => break,
             }
         }
         if let Some((end, true)) = end {
-            let sent = network.send(agenda, at, *end, client.out());
+            let sent = network.send(*end, client.out());
             client.out().drain(..sent);
         }
         if let Some(next_at) = client.next_at() {
@@ -196,7 +193,7 @@ impl World {
 
     /// A shard had its last turn. The last one leaves the snapshot behind (R4).
     pub(super) fn left(&mut self, host: usize, shard: usize) {
-        let now = self.hosts[host].clock.read(self.now);
+        let now = self.hosts[host].clock.read(self.now());
         let Some(node) = self.node_host_mut(host) else { return };
         if !node.process.as_mut().is_some_and(|process| process.leave(shard, now)) {
             return;
@@ -204,7 +201,7 @@ impl World {
         if let Some(process) = node.process.take() {
             process.stop();
         }
-        self.network.set_presence(&mut self.agenda, self.now, host, Presence::Refusing);
+        self.network.set_presence(host, Presence::Refusing);
     }
 
     fn write(&mut self, host: usize) {
@@ -213,7 +210,7 @@ impl World {
         let Some(node) = self.node_host_mut(host) else { return };
         if node.process.as_mut().is_some_and(Process::begin_write) {
             let span = latency.draw(&mut self.rng).as_nanos() as u64;
-            self.agenda.add(self.now + span, Event::Written { host, run });
+            self.network.agenda.add_in(span, Event::Written { host, run });
         }
     }
 
@@ -231,13 +228,13 @@ impl World {
             return self.write(host);
         }
         process.begin_write();
-        let again_at = self.now + WRITE_RETRY.as_nanos() as u64;
-        self.agenda.add(again_at, Event::Written { host, run });
+        let delay = WRITE_RETRY.as_nanos() as u64;
+        self.network.agenda.add_in(delay, Event::Written { host, run });
     }
 
     /// Tells the holders of leases of a killed process whose time is over.
     pub(super) fn lapse(&mut self, host: usize) {
-        let now = self.hosts[host].clock.read(self.now);
+        let now = self.hosts[host].clock.read(self.now());
         let Some(node) = self.node_host_mut(host) else { return };
         let is_over = |ticket: &mut Arc<Ticket>| {
             !ticket.lock().belief().is_some_and(|belief| belief.is_held(now))

@@ -1,6 +1,6 @@
 //! The acceptor's algorithm as the paper prints it (section 3, steps 2 and 4; section 7).
 
-use paxoslease_core::{Ballot, Instant, Ttl};
+use paxoslease_core::{Ballot, Holder, Instant, Reply, Seen, Tenure, Ttl};
 
 /// "Acceptors store the following state information" (section 2).
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,28 +16,33 @@ pub(super) struct Proposal {
     pub(super) expires_at: Instant,
 }
 
-/// "They either discard the message or send a response with a reject answer": we send it, because
-/// that helps the proposer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Rejected;
+impl Proposal {
+    fn seen(self, now: Instant) -> Option<Seen<'static>> {
+        let remaining = Ttl::from_duration(self.expires_at.since(now)).unwrap_or(Ttl::MIN);
+        Some(Seen { tenure: Tenure::of(self.ballot)?, remaining, holder: Holder::NONE })
+    }
+}
 
 impl Acceptor {
     /// "After the timeout expires the acceptor resets its accepted proposal to empty."
-    pub(super) fn accepted(&self, now: Instant) -> Option<Proposal> {
+    fn accepted(&self, now: Instant) -> Option<Proposal> {
         self.accepted_proposal.filter(|proposal| now < proposal.expires_at)
     }
 
+    /// "They either discard the message or send a response with a reject answer": we send it,
+    /// because that helps the proposer.
+    const fn reject(&self, ballot: Ballot) -> Reply<'static> {
+        Reply::Reject { ballot, promised: self.highest_promised, accepted: None }
+    }
+
     /// `Acceptor::OnPrepareRequest`.
-    pub(super) fn on_prepare_request(
-        &mut self,
-        now: Instant,
-        ballot: Ballot,
-    ) -> Result<Option<Proposal>, Rejected> {
+    pub(super) fn on_prepare_request(&mut self, now: Instant, ballot: Ballot) -> Reply<'static> {
         if ballot < self.highest_promised {
-            return Err(Rejected);
+            return self.reject(ballot);
         }
         self.highest_promised = ballot;
-        Ok(self.accepted(now))
+        let accepted = self.accepted(now).and_then(|proposal| proposal.seen(now));
+        Reply::Promise { ballot, accepted }
     }
 
     /// `Acceptor::OnProposeRequest`: "if it has stored a previous proposal, it discards it", live
@@ -47,14 +52,14 @@ impl Acceptor {
         now: Instant,
         ballot: Ballot,
         timeout: Ttl,
-    ) -> Result<(), Rejected> {
+    ) -> Reply<'static> {
         if ballot < self.highest_promised {
-            return Err(Rejected);
+            return self.reject(ballot);
         }
         // The timer starts again from now, even if it then ends sooner (A4 keeps the later end).
         let expires_at = now.after(timeout.as_duration());
         self.accepted_proposal = Some(Proposal { ballot, expires_at });
-        Ok(())
+        Reply::Accept { ballot }
     }
 
     /// "It checks whether its accepted ballot number matches. If it does, it discards its state."

@@ -1,35 +1,26 @@
 //! The world's interface to a node of the paper's algorithm.
 
-use paxoslease_core::{Instant, Message, Name, NodeId, Reply, Seen, Tenure, Token};
+use paxoslease_core::{Instant, Message, Name, NodeId, Tenure, Token};
 
 use super::acceptor::Proposal;
-use super::{PaperNode, PaperRequest, Resource, Response, WAITING_MAX, decoded};
-use crate::algorithm::{Answer, Command, Disk, Output, Process, View};
+use super::{PaperNode, PaperRequest, Resource, WAITING_MAX};
+use crate::algorithm::{Answer, Command, Output, Process, View};
+use crate::packet::decoded;
 
 impl Process for PaperNode {
     fn handle_message(&mut self, now: Instant, from: NodeId, bytes: &[u8]) {
-        let response = match decoded(bytes) {
+        match decoded(bytes) {
             Message::Request(request) => {
-                if let Some(response) = self.ask(now, request) {
-                    self.reply(now, from, response);
+                if let Some(reply) = self.ask(now, request) {
+                    self.out.send([from], 0, &Message::Reply(reply));
                 }
-                return;
             }
-            Message::Reply(Reply::Promise { ballot, accepted }) => {
-                let proposal = |seen: Seen<'_>| {
-                    let expires_at = now.after(seen.remaining.as_duration());
-                    Proposal { ballot: seen.tenure.ballot(), expires_at }
-                };
-                Response::Prepare { ballot, accepted: accepted.map(proposal) }
+            Message::Reply(response) => {
+                self.on_response(now, from, response);
+                self.settle(now, None);
             }
-            Message::Reply(Reply::Accept { ballot }) => Response::Propose { ballot },
-            Message::Reply(Reply::Reject { ballot, promised, .. }) => {
-                Response::Reject { ballot, promised }
-            }
-            Message::Reply(_) | Message::Hint(_) => return,
-        };
-        self.on_response(now, from, response);
-        self.settle(now, None);
+            Message::Hint(_) => {}
+        }
     }
 
     fn handle_timeout(&mut self, now: Instant) {
@@ -51,27 +42,17 @@ impl Process for PaperNode {
         }
     }
 
-    fn handle_tick(&mut self, _now: Instant) {}
-
-    fn handle_persisted(&mut self, _now: Instant, _record: &[u8]) {}
-
-    fn handle_command(&mut self, now: Instant, token: Token, command: Command<'_>) {
-        if now < self.rejoins_at {
+    fn handle_command(&mut self, now: Instant, token: Token, name: Name<'_>, command: Command) {
+        if now < self.rejoins_at && command != Command::Abandon {
             return self.out.answer(token, Answer::Refused);
         }
-        let (Command::Acquire { name, .. }
-        | Command::Renew { name, .. }
-        | Command::Release { name, .. }) = command;
         match command {
-            Command::Acquire { ttl, wait, .. } => {
+            Command::Acquire { ttl, wait } => {
                 let Ok(ttl) = self.cell.ttl(ttl) else {
                     return self.out.answer(token, Answer::Refused);
                 };
                 let trying = self.tuning.request_timeout.min(ttl.as_duration());
-                let deadline = now.after(wait.max(trying));
-                let (extends, failures, asleep) = (None, 0, false);
-                let pending =
-                    PaperRequest { token, ttl, asked_at: now, deadline, extends, failures, asleep };
+                let pending = PaperRequest::new(token, ttl, now, wait.max(trying));
                 let resource = self.resource(name.as_str());
                 if resource.client.is_some() && wait.is_zero() {
                     self.out.answer(token, Answer::Denied);
@@ -81,7 +62,7 @@ impl Process for PaperNode {
                     resource.waiting.push_back(pending);
                 }
             }
-            Command::Renew { tenure, ttl, .. } => {
+            Command::Renew { tenure, ttl } => {
                 let Ok(ttl) = self.cell.ttl(ttl) else {
                     return self.out.answer(token, Answer::Refused);
                 };
@@ -92,17 +73,8 @@ impl Process for PaperNode {
                 } else if resource.request.is_some() {
                     self.out.answer(token, Answer::NoQuorum);
                 } else {
-                    let deadline = now.after(trying);
-                    let (extends, failures, asleep) = (Some(tenure), 0, false);
-                    resource.request = Some(PaperRequest {
-                        token,
-                        ttl,
-                        asked_at: now,
-                        deadline,
-                        extends,
-                        failures,
-                        asleep,
-                    });
+                    let pending = PaperRequest::new(token, ttl, now, trying);
+                    resource.request = Some(PaperRequest { extends: Some(tenure), ..pending });
                     self.begin(now, name.as_str());
                 }
             }
@@ -110,16 +82,14 @@ impl Process for PaperNode {
                 self.release(now, name, tenure);
                 self.out.answer(token, Answer::Released);
             }
-        }
-        self.settle(now, Some(name.as_str()));
-    }
-
-    fn handle_gone(&mut self, now: Instant, token: Token, name: Name<'_>) {
-        let resource = self.resource(name.as_str());
-        resource.waiting.retain(|pending| pending.token != token);
-        if resource.request.take_if(|pending| pending.token == token).is_some() {
-            resource.proposer.ballot = None;
-            resource.wake_at = None;
+            Command::Abandon => {
+                let resource = self.resource(name.as_str());
+                resource.waiting.retain(|pending| pending.token != token);
+                if resource.request.take_if(|pending| pending.token == token).is_some() {
+                    resource.proposer.ballot = None;
+                    resource.wake_at = None;
+                }
+            }
         }
         self.settle(now, Some(name.as_str()));
     }
@@ -150,8 +120,6 @@ impl Process for PaperNode {
     fn quarantine_until(&self, now: Instant) -> Option<Instant> {
         (now < self.rejoins_at).then_some(self.rejoins_at)
     }
-
-    fn stop(self, _now: Instant, _disk: Option<&mut Disk>) {}
 
     fn in_flight(&self) -> usize {
         let busy =

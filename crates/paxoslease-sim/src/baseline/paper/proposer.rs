@@ -2,9 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use paxoslease_core::{Ballot, Instant, NodeId, Ttl};
-
-use super::acceptor::Proposal;
+use paxoslease_core::{Ballot, Instant, NodeId, Seen, Ttl};
 
 /// `state` in the paper's listings, with the two counters the listings use.
 #[derive(Clone, Debug)]
@@ -24,8 +22,8 @@ pub(super) struct Proposer {
     pub(super) lease_owner: bool,
 }
 
-impl Proposer {
-    pub(super) const fn new() -> Self {
+impl Default for Proposer {
+    fn default() -> Self {
         Self {
             ballot: None,
             num_open: 0,
@@ -37,7 +35,9 @@ impl Proposer {
             lease_owner: false,
         }
     }
+}
 
+impl Proposer {
     /// `Proposer::Propose`. The caller sends a prepare request to every acceptor.
     pub(super) fn propose(&mut self, ballot: Ballot, timeout: Ttl) {
         self.ballot = Some(ballot);
@@ -54,12 +54,12 @@ impl Proposer {
         now: Instant,
         me: NodeId,
         from: NodeId,
-        accepted: Option<Proposal>,
+        accepted: Option<Seen<'_>>,
         majority: usize,
     ) -> bool {
         // Section 6: an owner may propose if a majority responded "either with empty proposals or
         // its existing proposal".
-        let own = |proposal: Proposal| self.lease_owner && proposal.ballot.node() == Some(me);
+        let own = |seen: Seen<'_>| self.lease_owner && seen.tenure.ballot().node() == Some(me);
         if accepted.is_none_or(own) {
             self.num_open += 1;
         } else {
@@ -87,12 +87,12 @@ impl Proposer {
         true
     }
 
-    /// "It is possible that a proposer cannot get a majority of acceptors to send favorable
-    /// responses": whether that is so.
     pub(super) fn on_reject(&mut self, from: NodeId) {
         self.unfavourable.insert(from);
     }
 
+    /// "It is possible that a proposer cannot get a majority of acceptors to send favorable
+    /// responses": whether that is so.
     pub(super) fn is_hopeless(&self, majority: usize, acceptors: usize) -> bool {
         self.unfavourable.len() > acceptors - majority
     }
