@@ -129,7 +129,7 @@ fn features() -> Vec<Invocation> {
             let chosen = features.iter().enumerate().filter(is_chosen).map(|(_, name)| *name);
             let chosen: Vec<&str> = chosen.collect();
             let check = ["check", "-p", package, "--no-default-features", "--features"];
-            commands.push(cargo(check).arg(chosen.join(",")));
+            commands.push(cargo(check).args([chosen.join(",")]));
         }
     }
     commands
