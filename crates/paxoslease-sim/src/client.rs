@@ -10,18 +10,17 @@ use paxoslease_core::{Belief, Instant, Tenure, Token};
 
 use crate::algorithm::Command;
 use crate::clock::Clock;
-use crate::rng::SpanRange;
 use crate::trace::TrueTime;
 
 /// The behaviour of a client that acts by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Habits {
     /// The range of its ttls.
-    pub ttl: SpanRange,
+    pub ttl: (Duration, Duration),
     /// The range of the time for which it holds a lease.
-    pub hold: SpanRange,
+    pub hold: (Duration, Duration),
     /// The range of the time between a release and the next acquire.
-    pub think: SpanRange,
+    pub think: (Duration, Duration),
     /// How long it waits while another client holds the lease.
     pub wait: Duration,
     /// How long it waits for an answer, beyond `wait`, before it turns to another node.
@@ -46,9 +45,9 @@ impl Habits {
     #[must_use]
     pub const fn calm(ttl: Duration) -> Self {
         Self {
-            ttl: SpanRange::new(ttl, ttl),
-            hold: SpanRange::new(Duration::from_millis(1), Duration::from_millis(10)),
-            think: SpanRange::new(Duration::from_millis(1), Duration::from_millis(10)),
+            ttl: (ttl, ttl),
+            hold: (Duration::from_millis(1), Duration::from_millis(10)),
+            think: (Duration::from_millis(1), Duration::from_millis(10)),
             wait: Duration::from_secs(60),
             patience: Duration::from_secs(5),
             wander_permille: 0,

@@ -27,7 +27,7 @@ pub use client::Habits;
 pub use clock::Clock;
 pub use network::{Action, FilterId, Link, Network, Pattern};
 pub use paxoslease::{Node, PaxosLease};
-pub use rng::{Rng, SpanRange};
+pub use rng::Rng;
 pub use swarm::{Faults, Options, Report, UnknownFaults, run, run_with};
 pub use trace::Keep;
 pub use world::{ClientId, Counts, Setup, World};

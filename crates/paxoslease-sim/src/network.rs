@@ -40,8 +40,7 @@ impl Link {
 
     /// A random delay, in nanoseconds.
     pub(crate) fn delay(&self, rng: &mut Rng) -> u64 {
-        let (min, max) = (self.delay_min.as_nanos() as u64, self.delay_max.as_nanos() as u64);
-        let mut delay = rng.between(min, max);
+        let mut delay = rng.span((self.delay_min, self.delay_max)).as_nanos() as u64;
         if self.straggle_permille > 0 && rng.chance(self.straggle_permille) {
             delay += rng.below(self.straggle_max.as_nanos() as u64);
         }

@@ -35,6 +35,16 @@ impl Rng {
         Duration::from_millis(self.between(min, max))
     }
 
+    /// A span of this range, both ends included, in nanoseconds.
+    pub fn span(&mut self, (min, max): (Duration, Duration)) -> Duration {
+        Duration::from_nanos(self.between(min.as_nanos() as u64, max.as_nanos() as u64))
+    }
+
+    /// A span from zero to `max`, in nanoseconds.
+    pub fn up_to(&mut self, max: Duration) -> Duration {
+        self.span((Duration::ZERO, max))
+    }
+
     /// True with a probability of `permille` in a thousand.
     pub fn chance(&mut self, permille: u32) -> bool {
         self.below(1000) < u64::from(permille)
@@ -46,26 +56,5 @@ impl Rng {
     /// When `from` is empty.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
-    }
-}
-
-/// A range of spans, both ends included.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SpanRange {
-    min: Duration,
-    max: Duration,
-}
-
-impl SpanRange {
-    /// From `min` to `max`.
-    #[must_use]
-    pub const fn new(min: Duration, max: Duration) -> Self {
-        Self { min, max }
-    }
-
-    /// A random span of the range, in nanoseconds.
-    pub fn draw(self, rng: &mut Rng) -> Duration {
-        let (min, max) = (self.min.as_nanos() as u64, self.max.as_nanos() as u64);
-        Duration::from_nanos(rng.between(min, max))
     }
 }

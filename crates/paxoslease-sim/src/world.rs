@@ -457,8 +457,7 @@ impl<A: Algorithm> World<A> {
     }
 
     fn persist(&mut self, id: u16, bytes: Vec<u8>) {
-        let (min, max) = self.setup.disk.unwrap_or_default();
-        let delay = self.rng.between(min.as_nanos() as u64, max.as_nanos() as u64);
+        let delay = self.rng.span(self.setup.disk.unwrap_or_default()).as_nanos() as u64;
         let state = self.state(id);
         let run = state.run;
         state.writing = Some(bytes.clone());
@@ -478,7 +477,7 @@ impl<A: Algorithm> World<A> {
         self.tracer.hash(&[self.now.0, 4, u64::from(id)]);
         self.tracer.hash_bytes(&bytes);
         let (min, _) = self.setup.disk.unwrap_or_default();
-        let delay = self.rng.below(min.as_nanos() as u64 + 1);
+        let delay = self.rng.up_to(min).as_nanos() as u64;
         self.schedule_in(delay, id, WorldEvent::Confirmed { run, bytes });
     }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use paxoslease_node::simulation::{EndId, Ended, News, Port};
-use paxoslease_sim::{Rng, SpanRange};
+use paxoslease_sim::Rng;
 
 use crate::agenda::{Agenda, Event, NetworkEvent};
 use crate::world::At;
@@ -182,11 +182,10 @@ impl Network {
     }
 
     fn delay(&mut self) -> u64 {
-        let (min, max) = self.conditions.delay;
         let (permille, longest) = self.conditions.spike;
-        let mut delay = SpanRange::new(min, max).draw(&mut self.rng);
+        let mut delay = self.rng.span(self.conditions.delay);
         if self.rng.chance(permille) {
-            delay += SpanRange::new(Duration::ZERO, longest).draw(&mut self.rng);
+            delay += self.rng.up_to(longest);
         }
         delay.as_nanos() as u64
     }

@@ -224,8 +224,7 @@ impl Simulation {
         let (judge, text) = (self.judge_handle(), self.judge().names()[name].clone());
         self.run(host, async move {
             let granted = timer.within(bound, handle.acquire(&text, ttl).into_future()).await?;
-            let guard = Rc::new(granted.ok()?);
-            judge.borrow_mut().granted(client, host, name, Rc::clone(&guard));
+            let guard = judge.borrow_mut().granted(client, host, name, granted.ok()?);
             Some((client, guard))
         })
     }
@@ -233,8 +232,7 @@ impl Simulation {
     /// Releases the lease of a user. Returns whether the release was confirmed.
     pub(crate) fn give_back(&mut self, host: usize, client: u32, guard: Rc<LeaseGuard>) -> bool {
         let judge = self.judge_handle();
-        judge.borrow_mut().gives_up(client);
-        let guard = Rc::into_inner(guard).expect("the judge has dropped it");
+        let guard = judge.borrow_mut().return_guard(client, guard);
         self.run(host, async move { Judge::release(&judge, guard).await })
     }
 

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use paxoslease_core::Rules;
-use paxoslease_sim::{Check, Options, Report, Rng, SpanRange};
+use paxoslease_sim::{Check, Options, Report, Rng};
 
 use crate::network::{Conditions, Presence};
 use crate::simulation::{Setup, Simulation};
@@ -64,8 +64,7 @@ pub fn run_with(seed: u64, options: &Options, rules: Rules, client_rules: Rules)
         ..Setup::new(seed, options.nodes.unwrap_or(members))
     };
     let mut simulation = Simulation::new(&setup);
-    let turn_latency = SpanRange::new(Duration::ZERO, Duration::from_micros(300));
-    simulation.world.turn_latency = turn_latency.draw(&mut rng);
+    simulation.world.turn_latency = rng.up_to(Duration::from_micros(300));
     simulation.world.write_latency = rng.millis(0, 30);
     let users_per_host = rng.between(1, 3);
     let mut swarm = Swarm { simulation, setup, rng, users_per_host, is_last_round: Rc::default() };
@@ -165,8 +164,7 @@ impl Swarm {
             6 => self.stop(host),
             7 | 8 => self.start_all(),
             9 => {
-                let span = SpanRange::new(Duration::ZERO, self.setup.max_lease * 2);
-                let span = span.draw(&mut self.rng);
+                let span = self.rng.up_to(self.setup.max_lease * 2);
                 self.simulation.pause(host);
                 self.simulation.run_for(span);
                 self.simulation.resume(host);

@@ -49,9 +49,8 @@ impl Simulation {
         let (handle, client) = (self.handle(host), self.next_task());
         let judge = self.judge_handle();
         self.run(host, async move {
-            let guard = Rc::new(handle.acquire(MASTER, TTL).wait(wait).await?);
-            judge.borrow_mut().granted(client, host, 0, Rc::clone(&guard));
-            Ok(guard)
+            let guard = handle.acquire(MASTER, TTL).wait(wait).await?;
+            Ok(judge.borrow_mut().granted(client, host, 0, guard))
         })
     }
 

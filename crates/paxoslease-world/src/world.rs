@@ -19,7 +19,7 @@ use paxoslease_holder::transport::Ticket;
 use paxoslease_node::simulation::{Port, Process, Start, VolatileFiles};
 use paxoslease_node::{Config, Node, StableError};
 use paxoslease_server::Gate;
-use paxoslease_sim::{Rng, SpanRange};
+use paxoslease_sim::Rng;
 
 use crate::agenda::Event;
 use crate::clock::HostClock;
@@ -356,7 +356,7 @@ impl World {
     }
 
     fn wake_soon(&mut self, host: usize, shard: usize) {
-        let latency = SpanRange::new(Duration::ZERO, self.turn_latency).draw(&mut self.rng);
+        let latency = self.rng.up_to(self.turn_latency);
         self.wake(host, shard, self.now() + latency.as_nanos() as u64);
     }
 

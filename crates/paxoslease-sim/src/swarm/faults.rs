@@ -164,7 +164,7 @@ impl FaultInjector {
     }
 
     fn within(&mut self, now: TrueTime, span: Duration) -> TrueTime {
-        TrueTime(now.0 + self.rng.below(span.as_nanos() as u64 + 1))
+        TrueTime(now.0 + self.rng.up_to(span).as_nanos() as u64)
     }
 
     /// The safety phase.
@@ -214,8 +214,7 @@ impl FaultInjector {
             }
             Kind::Pause => {
                 let max = self.rng.pick(&[self.max_lease / 20, self.max_lease * 2]);
-                let span = Duration::from_nanos(self.rng.below(max.as_nanos() as u64 + 1));
-                world.pause(node, span);
+                world.pause(node, self.rng.up_to(max));
             }
             Kind::Burst => {
                 let link = world.network().link;

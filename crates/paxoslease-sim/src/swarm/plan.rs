@@ -10,7 +10,7 @@ use crate::algorithm::Tuning;
 use crate::client::Habits;
 use crate::clock::Clock;
 use crate::network::Link;
-use crate::rng::{Rng, SpanRange};
+use crate::rng::Rng;
 use crate::trace::TrueTime;
 use crate::world::Setup;
 
@@ -122,10 +122,10 @@ fn draw_link(rng: &mut Rng, lossy: bool) -> Link {
 
 fn draw_habits(rng: &mut Rng, max_lease: Duration, tame: bool) -> Habits {
     let shortest = Ttl::MIN.as_duration();
-    let mut ttl = SpanRange::new(shortest, max_lease);
+    let mut ttl = (shortest, max_lease);
     if rng.chance(500) {
-        let fixed = ttl.draw(rng);
-        ttl = SpanRange::new(fixed, fixed);
+        let fixed = rng.span(ttl);
+        ttl = (fixed, fixed);
     }
     let mut permille = |often: u32, max: u64| {
         if !tame && rng.chance(often) { rng.below(max) as u32 } else { 0 }
@@ -135,11 +135,8 @@ fn draw_habits(rng: &mut Rng, max_lease: Duration, tame: bool) -> Habits {
     let naive = permille(200, 1000) > 0;
     Habits {
         ttl,
-        hold: SpanRange::new(
-            Duration::ZERO,
-            rng.pick(&[Duration::from_millis(20), max_lease, max_lease * 4]),
-        ),
-        think: SpanRange::new(Duration::ZERO, rng.pick(&[Duration::from_millis(5), max_lease])),
+        hold: (Duration::ZERO, rng.pick(&[Duration::from_millis(20), max_lease, max_lease * 4])),
+        think: (Duration::ZERO, rng.pick(&[Duration::from_millis(5), max_lease])),
         wait: rng.pick(&[Duration::ZERO, max_lease / 2, max_lease * 2]),
         patience: rng.millis(20, 1000),
         wander_permille,

@@ -25,7 +25,7 @@ impl<A: Algorithm> World<A> {
         client.node = self.client_rng.between(1, self.nodes.len() as u64) as u16;
         self.clients.push(client);
         if let Some(habits) = habits {
-            let think = habits.think.draw(&mut self.client_rng);
+            let think = self.client_rng.span(habits.think);
             self.wake_in(id, think);
         }
         ClientId(id)
@@ -167,7 +167,7 @@ impl<A: Algorithm> World<A> {
     fn idle(&mut self, id: u32) {
         self.client(id).state = State::Idle;
         if let Some(habits) = self.client(id).habits {
-            let think = habits.think.draw(&mut self.client_rng);
+            let think = self.client_rng.span(habits.think);
             self.wake_in(id, think);
         }
     }
@@ -176,7 +176,7 @@ impl<A: Algorithm> World<A> {
         let now = self.client_now(id);
         self.client(id).state = State::Holding;
         if let Some(habits) = self.client(id).habits {
-            let hold = habits.hold.draw(&mut self.client_rng);
+            let hold = self.client_rng.span(habits.hold);
             self.client(id).hold_until = now.after(hold);
             self.plan_renewal(id);
         }
@@ -220,7 +220,7 @@ impl<A: Algorithm> World<A> {
     }
 
     fn begin_acquire(&mut self, id: u32, habits: Habits) {
-        let ttl = habits.ttl.draw(&mut self.client_rng);
+        let ttl = self.client_rng.span(habits.ttl);
         let vanishes = self.client_rng.chance(habits.vanish_permille);
         let node = self.client(id).node;
         let client = self.client(id);
@@ -229,8 +229,8 @@ impl<A: Algorithm> World<A> {
         client.pending.retain(|pending| !pending.is_acquire());
         self.ask_as(id, node, habits, Command::Acquire { ttl, wait: habits.wait });
         if vanishes {
-            let lives = self.client_rng.below(habits.patience.as_nanos() as u64 + 1);
-            self.vanish_later(id, Duration::from_nanos(lives));
+            let lives = self.client_rng.up_to(habits.patience);
+            self.vanish_later(id, lives);
         } else {
             self.wake_in(id, habits.wait + habits.patience);
         }
@@ -288,7 +288,7 @@ impl<A: Algorithm> World<A> {
         if node != self.client(id).node {
             self.close_connections(id, |open| matches!(open.command, Command::Renew { .. }));
         }
-        let mut ttl = habits.ttl.draw(&mut self.client_rng);
+        let mut ttl = self.client_rng.span(habits.ttl);
         if habits.naive && self.client_rng.chance(NAIVE_TTL_PERMILLE) {
             ttl *= 3;
         }

@@ -260,8 +260,15 @@ impl Judge {
         self.checker.yields(name, client);
     }
 
-    /// A client was granted a lease.
-    pub(crate) fn granted(&mut self, client: u32, host: usize, name: usize, guard: Rc<LeaseGuard>) {
+    /// A client was granted a lease. The judge shares the guard until the client gives it up.
+    pub(crate) fn granted(
+        &mut self,
+        client: u32,
+        host: usize,
+        name: usize,
+        guard: LeaseGuard,
+    ) -> Rc<LeaseGuard> {
+        let guard = Rc::new(guard);
         self.counts.acquires += 1;
         let tenure = tenure_of(&guard);
         self.checker.granted(TrueTime(self.now), name, tenure, true);
@@ -273,8 +280,10 @@ impl Judge {
                 format!("client {client} was granted before client {other} knew of its loss");
             self.checker.broken(TrueTime(self.now), Check::OneHolder, || text);
         }
-        self.held.insert(client, Held { host, name, guard, told: false, until: 0 });
+        let shared = Rc::clone(&guard);
+        self.held.insert(client, Held { host, name, guard: shared, told: false, until: 0 });
         self.listen(host).into_iter().for_each(|client| self.claim(client));
+        guard
     }
 
     /// A client's `lost()` has resolved.
@@ -291,6 +300,12 @@ impl Judge {
             self.checker.released(held.name, tenure_of(&held.guard));
             self.yields(held.name, client);
         }
+    }
+
+    /// A client is about to drop or release its guard, which no other part of the test shares.
+    pub(crate) fn return_guard(&mut self, client: u32, guard: Rc<LeaseGuard>) -> LeaseGuard {
+        self.gives_up(client);
+        Rc::into_inner(guard).expect("the judge has dropped it")
     }
 
     /// Releases a guard, and remembers when that was confirmed. Returns whether it was.

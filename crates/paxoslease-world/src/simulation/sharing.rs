@@ -156,12 +156,10 @@ impl Simulation {
                     sharing.borrow_mut().failures += 1;
                     return;
                 };
-                let guard = Rc::new(guard);
-                judge.borrow_mut().granted(client, host, 0, Rc::clone(&guard));
+                let guard = judge.borrow_mut().granted(client, host, 0, guard);
                 sharing.borrow_mut().granted(worker, timer.now());
                 timer.sleep(how.held).await;
-                judge.borrow_mut().gives_up(client);
-                let guard = Rc::into_inner(guard).expect("the judge has dropped it");
+                let guard = judge.borrow_mut().return_guard(client, guard);
                 if how.confirms {
                     // A client that changes its node may not hear of the confirmation.
                     let _unconfirmed = guard.release().await;

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use paxoslease_holder::AcquireError;
+use paxoslease_sim::Rng;
 use paxoslease_sim::trace::TraceEvent;
-use paxoslease_sim::{Rng, SpanRange};
 
 use crate::simulation::{Handle, Judge, Setup, Simulation, Timer};
 
@@ -62,7 +62,7 @@ impl User {
         let names = self.judge.borrow().names().len() as u64;
         let name = self.rng.between(0, names - 1) as usize;
         let text = self.judge.borrow().names()[name].clone();
-        let ttl = SpanRange::new(Duration::from_millis(50), self.max_lease).draw(&mut self.rng);
+        let ttl = self.rng.span((Duration::from_millis(50), self.max_lease));
         let wait = match self.rng.between(0, 3) {
             _ if is_last => Duration::MAX,
             0 => Duration::ZERO,
@@ -87,8 +87,7 @@ impl User {
             self.judge.borrow_mut().denied(self.host, asked_at, name.clone(), by.fence);
         }
         let Some(Ok(guard)) = answer else { return false };
-        let guard = Rc::new(guard);
-        self.judge.borrow_mut().granted(self.id, self.host, name, Rc::clone(&guard));
+        let guard = self.judge.borrow_mut().granted(self.id, self.host, name, guard);
         let hold = match self.rng.between(0, 9) {
             _ if self.is_last_round.get() => Duration::ZERO,
             0..=5 => self.rng.millis(0, 50),
@@ -99,8 +98,7 @@ impl User {
         if lost {
             self.judge.borrow_mut().told_lost(self.id);
         }
-        self.judge.borrow_mut().gives_up(self.id);
-        let guard = Rc::into_inner(guard).expect("the judge has dropped it");
+        let guard = self.judge.borrow_mut().return_guard(self.id, guard);
         if self.rng.chance(800) {
             // Whether it is confirmed depends on the network.
             let _confirmed = Judge::release(&self.judge, guard).await;

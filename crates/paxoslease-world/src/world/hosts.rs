@@ -8,8 +8,6 @@ use paxoslease_core::Rules;
 use paxoslease_holder::transport::Ticket;
 use paxoslease_node::Config;
 use paxoslease_node::simulation::{EndId, Process, VolatileFiles, Wire};
-use paxoslease_sim::SpanRange;
-use std::time::Duration;
 
 use super::{At, WRITE_RETRY, World};
 use crate::agenda::Event;
@@ -206,10 +204,9 @@ impl World {
 
     fn write(&mut self, host: usize) {
         let run = self.hosts[host].run;
-        let latency = SpanRange::new(Duration::ZERO, self.write_latency);
         let Some(node) = self.node_host_mut(host) else { return };
         if node.process.as_mut().is_some_and(Process::begin_write) {
-            let span = latency.draw(&mut self.rng).as_nanos() as u64;
+            let span = self.rng.up_to(self.write_latency).as_nanos() as u64;
             self.network.agenda.add_in(span, Event::Written { host, run });
         }
     }
