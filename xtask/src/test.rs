@@ -117,6 +117,7 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("paxoslease-core", &["digest", "mutants"]),
     ("paxoslease-node", &["chaos", "simulation", "trace"]),
     ("paxoslease-tls", &["test-util"]),
+    ("paxoslease-trace", &["mutants"]),
 ];
 
 /// Core and codec build without std. Every crate builds with every combination of its features.
