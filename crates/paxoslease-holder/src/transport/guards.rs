@@ -34,15 +34,24 @@ pub struct Guard {
     sent_at: Instant,
     /// How often a renewal was sent since the last one that succeeded.
     tries: u32,
+    serial: u32,
 }
 
-/// A guard. The tenure tells it from a later guard in the same slot.
+impl Guard {
+    const fn id(&self, slot: u32) -> GuardId {
+        GuardId { slot, tenure: self.tenure, serial: self.serial }
+    }
+}
+
+/// A guard. The serial number distinguishes it from a later guard in the same slot. The tenure does
+/// not: names of different shards may have the same one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct GuardId {
     /// Its place among the guards.
     pub slot: u32,
     /// Its tenure.
     pub tenure: Tenure,
+    serial: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -106,13 +115,15 @@ pub struct Guards {
     slab: Slab<Guard>,
     wheel: Wheel,
     rng: Rng,
+    /// The serial number of the next guard.
+    serials: u32,
 }
 
 impl Guards {
     /// No guards. The seed is that of the jitter.
     #[must_use]
     pub fn new(seed: u64, now: Instant) -> Self {
-        Self { slab: Slab::new(), wheel: Wheel::new(now), rng: Rng::seeded(seed) }
+        Self { slab: Slab::new(), wheel: Wheel::new(now), rng: Rng::seeded(seed), serials: 0 }
     }
 
     /// How many guards there are.
@@ -145,7 +156,9 @@ impl Guards {
     ) {
         let (tenure, ttl) = granted;
         let times = Times::new(&mut self.rng, ttl, started_at, ends_at);
-        let guard = Guard { ticket, label, tenure, ttl, times, sent_at: started_at, tries: 0 };
+        let (sent_at, tries, serial) = (started_at, 0, self.serials);
+        self.serials = serial.wrapping_add(1);
+        let guard = Guard { ticket, label, tenure, ttl, times, sent_at, tries, serial };
         let slot = self.slab.insert(guard) as u32;
         self.wheel.set(slot, times.next_at());
     }
@@ -153,7 +166,7 @@ impl Guards {
     /// The guard, unless it is gone.
     #[must_use]
     pub fn get(&self, id: GuardId) -> Option<&Guard> {
-        self.slab.get(id.slot as usize).filter(|guard| guard.tenure == id.tenure)
+        self.slab.get(id.slot as usize).filter(|guard| guard.serial == id.serial)
     }
 
     /// The guard of this ticket, unless it is gone.
@@ -161,7 +174,7 @@ impl Guards {
     pub fn of(&self, ticket: &Arc<Ticket>) -> Option<GuardId> {
         let slot = u32::try_from(ticket.lock().slot).ok()?;
         let guard = self.slab.get(slot as usize)?;
-        Arc::ptr_eq(&guard.ticket, ticket).then_some(GuardId { slot, tenure: guard.tenure })
+        Arc::ptr_eq(&guard.ticket, ticket).then(|| guard.id(slot))
     }
 
     /// The next guard that needs something.
@@ -171,7 +184,7 @@ impl Guards {
             let due = guard.due(now.after(Wheel::tick()));
             self.wheel.set(slot, guard.times.next_at());
             if let Some(due) = due {
-                return Some((GuardId { slot, tenure: guard.tenure }, due));
+                return Some((guard.id(slot), due));
             }
         }
         None
@@ -272,7 +285,7 @@ impl Guards {
 }
 
 fn find(slab: &mut Slab<Guard>, id: GuardId) -> Option<&mut Guard> {
-    slab.get_mut(id.slot as usize).filter(|guard| guard.tenure == id.tenure)
+    slab.get_mut(id.slot as usize).filter(|guard| guard.serial == id.serial)
 }
 
 impl Guard {
@@ -321,16 +334,22 @@ mod tests {
         drift.belief_ends_at(started_at, Ttl::MIN)
     }
 
-    fn one(seed: u64) -> One {
-        let tenure = Tenure::from_fence(1 << 10 | 1).expect("a tenure");
+    /// Adds a lease that was granted at zero.
+    fn add(guards: &mut Guards, tenure: Tenure) -> Arc<Ticket> {
         let label = Label::new(Name::new("x").expect("a name"), Holder::NONE);
-        let mut guards = Guards::new(seed, Instant::ZERO);
         let (ticket, ends_at) = (Arc::new(Ticket::default()), ends_at(Instant::ZERO));
         let belief = Belief::granted(tenure, ends_at);
         let granted = Caller::new(&ticket).grant(belief, 0, Duration::ZERO);
         assert!(granted.is_some());
         guards.add(Arc::clone(&ticket), label, (tenure, Ttl::MIN), Instant::ZERO, ends_at);
-        One { guards, ticket, id: GuardId { slot: 0, tenure } }
+        ticket
+    }
+
+    fn one(seed: u64) -> One {
+        let tenure = Tenure::from_fence(1 << 10 | 1).expect("a tenure");
+        let mut guards = Guards::new(seed, Instant::ZERO);
+        let ticket = add(&mut guards, tenure);
+        One { guards, ticket, id: GuardId { slot: 0, tenure, serial: 0 } }
     }
 
     impl One {
@@ -357,6 +376,19 @@ mod tests {
         one.ticket.lock().drop_belief();
         assert!(!one.renewed(later));
         assert!(!one.ticket.lock().belief.expect("granted").is_held(later));
+    }
+
+    #[test]
+    fn a_late_answer_does_not_renew_the_next_guard_of_its_slot() {
+        let One { mut guards, id, .. } = one(1);
+        assert!(guards.remove(id).is_some());
+        // A name of another shard may have the same tenure.
+        let ticket = add(&mut guards, id.tenure);
+        assert_eq!(guards.of(&ticket).map(|next| next.slot), Some(id.slot));
+        let later = Instant::from_nanos(10);
+        assert!(guards.renewed(id, Ttl::MIN, later, ends_at(later)));
+        let belief = ticket.lock().belief.expect("granted");
+        assert_eq!(belief.ends_at(), ends_at(Instant::ZERO));
     }
 
     #[test]

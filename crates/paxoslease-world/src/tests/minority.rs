@@ -62,7 +62,7 @@ fn a_release_that_an_isolated_member_missed_frees_the_name() {
 /// Then every member is restarted in turn. Host 4 has gone after its release, so it does not repeat
 /// the release.
 #[test]
-fn a_rolling_restart_keeps_a_lease_that_follows_a_missed_release() {
+fn a_rolling_restart_keeps_a_lease_after_a_missed_release() {
     for releaser in [0, 4] {
         let mut cell = long_cell(33);
         let before = cell.lease(releaser, LONG);
