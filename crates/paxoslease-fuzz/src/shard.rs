@@ -71,7 +71,7 @@ struct ReportedLease {
     holder: u8,
 }
 
-/// A ballot, most often a meaningful one: that of a round under way, or a counter that is small, near
+/// A ballot, often a meaningful one: that of a round under way, or a counter that is small, near
 /// the highest one seen, or near the highest possible one.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 enum Number {

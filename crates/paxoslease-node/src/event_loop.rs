@@ -181,7 +181,7 @@ impl EventLoop {
         }
     }
 
-    /// Reads what is ready and takes what was posted, and only then reads the clock. With an earlier
+    /// Reads what is ready and takes what was posted, and then reads the clock. With an earlier
     /// reading, a message would be judged as of an instant before it came.
     fn receive(&mut self, events: &Events, posts: &mut Vec<Post>) -> Instant {
         for event in events {

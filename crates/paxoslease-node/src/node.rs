@@ -159,7 +159,7 @@ impl Node {
     /// for the cell; see [`Self::ready`].
     ///
     /// # Errors
-    /// When the configuration makes no sense, the data folder cannot be used, or the address to
+    /// When the configuration is not valid, the data folder cannot be used, or the address to
     /// listen on is taken. Then nothing runs.
     pub async fn start(config: Config) -> Result<Self, StartError> {
         start::start(config, None, None).await
@@ -336,7 +336,7 @@ impl Node {
         self.shared.settings.cell.drift()
     }
 
-    /// Hands over and stops: releases the leases of its guards (which are lost from now on), refuses
+    /// Hands over and stops: releases the leases of its guards (which are lost then), refuses
     /// the requests that wait, and writes the snapshot that lets the next start vote at once.
     /// Returns when all of that is done; without a majority to confirm the releases, half a second
     /// after the last sign of one. Cancel-safe: the stop goes on.

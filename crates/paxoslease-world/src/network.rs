@@ -1,8 +1,8 @@
 //! A network of byte streams with the faults of a real one: it is slow, splits writes, blocks one
 //! direction, cuts connections, or lets one side of a connection die unnoticed.
 //!
-//! The network models what sockets promise and no more: bytes arrive in order, in any pieces, or not
-//! at all; a sender has room for a window of unread bytes. It does not know what the bytes mean.
+//! The network models what sockets promise and no more: bytes arrive in order, in any pieces, or
+//! not at all; a sender has room for a window of unread bytes. It does not know their meaning.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! The hosts of a world, the network between them, and true time.
 //!
 //! A world runs real nodes, with the sessions of their clients, and real clients. Each has a host
-//! with its own clock, and nodes have a disk as well. One thread, one agenda: the same seed and the same calls
-//! give the same run. Faults come from the caller.
+//! with its own clock, and nodes have a disk as well. One thread, one agenda: the same seed and the
+//! same calls give the same run. Faults come from the caller.
 
 mod hosts;
 

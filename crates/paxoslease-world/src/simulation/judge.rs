@@ -212,8 +212,8 @@ impl Judge {
         }
     }
 
-    /// Asks every guard of a host whether it holds, by its own clock. Returns the users whose answer
-    /// has changed.
+    /// Asks every guard of a host whether it holds, by its own clock. Returns the users whose
+    /// answer has changed.
     fn listen(&mut self, host: usize) -> Vec<u32> {
         let local = self.clocks[host].read(self.now);
         let mut changed = Vec::new();

@@ -28,7 +28,7 @@ enum Absence {
 }
 
 impl Swarm {
-    /// Draws the round trip between nodes, with a tenth of jitter. Leases last several times as long.
+    /// Draws the round trip between nodes, with a tenth of jitter. Leases last longer.
     fn draw_distance(&mut self) -> Duration {
         let far = self.rng.millis(50, 300).min(self.setup.max_lease / 10);
         let trip = self.rng.pick(&[Duration::from_millis(1), far, far]);
@@ -39,7 +39,7 @@ impl Swarm {
     }
 
     /// Promise 5. A member misses the release of every name; it comes back, and another one goes.
-    /// Meanwhile every free name is granted, and the lease of a user that goes on holding is renewed.
+    /// Meanwhile every free name is granted, and the lease of a user that goes on is renewed.
     pub(super) fn demand_service(&mut self) {
         if self.setup.members < 3 || !self.is_sound() {
             return;
