@@ -107,7 +107,7 @@ pub trait Process {
     /// The record of [`Output::Persist`] is durable.
     fn handle_persisted(&mut self, _now: Instant, _record: &[u8]) {}
 
-    /// A client sent a command for a lease. The answer is [`Output::Answer`], or there is none.
+    /// A client sent a command for a lease. If it has an answer, that is [`Output::Answer`].
     fn handle_command(&mut self, now: Instant, token: Token, name: Name<'_>, command: Command);
 
     /// The next effect of the calls so far.

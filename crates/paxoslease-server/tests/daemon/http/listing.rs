@@ -45,7 +45,7 @@ fn pages_list_every_lease_once_and_keep_to_their_limit() {
     assert!(by_default.iter().all(|page| page.len() <= 100) && by_default.len() >= 2);
     assert_eq!(listed("prefix=jobs%2F1&limit=1000").concat().len(), 31);
     assert_eq!(listed("prefix=other").concat(), ["other"]);
-    assert_eq!(listed("prefix=nobody").concat(), [""; 0]);
+    assert_eq!(listed("prefix=unused").concat(), [""; 0]);
 }
 
 #[test]
