@@ -37,6 +37,18 @@ pub(crate) enum Tool {
     RedisPy,
     Npm,
     Ioredis,
+    /// Stores and services that the documents have recipes for.
+    Postgres,
+    MariaDb,
+    MariaDbClient,
+    Sqlite,
+    EtcdClient,
+    S3,
+    Curl,
+    Systemd,
+    KubernetesSchemas,
+    /// Checks the OpenAPI document.
+    Redocly,
 }
 
 impl Tool {
@@ -80,18 +92,46 @@ impl Tool {
             Self::Pip => {
                 [Invocation::new("python3", ["-m", "pip", "--version"]), apt("python3-pip")]
             }
-            Self::RedisPy => {
-                let import = Invocation::new("python3", ["-c", "import redis"]);
-                let install = ["-m", "pip", "install", "--target", PYTHON_FOLDER, "redis"];
-                [import.env("PYTHONPATH", PYTHON_FOLDER), Invocation::new("python3", install)]
-            }
+            Self::RedisPy => python("redis", &["redis"]),
             Self::Npm => [version("npm"), apt("npm")],
-            Self::Ioredis => {
-                let npm = |command| ["--prefix", NODE_FOLDER, command, "ioredis"];
-                ["ls", "install"].map(|command| Invocation::new("npm", npm(command)))
+            Self::Ioredis => npm_package("ioredis"),
+            // Version 3 requires a newer Node.js than Debian's.
+            Self::Redocly => npm_package("@redocly/cli@2"),
+            // Debian keeps the server out of the path.
+            Self::Postgres => {
+                let version = "/usr/lib/postgresql/*/bin/postgres --version";
+                [Invocation::new("sh", ["-c", version]), apt("postgresql")]
             }
+            // These packages start no service.
+            Self::MariaDb => [version("mariadbd"), apt("mariadb-server-core")],
+            Self::MariaDbClient => [version("mariadb"), apt("mariadb-client-core")],
+            Self::Sqlite => [version("sqlite3"), apt("sqlite3")],
+            Self::EtcdClient => [Invocation::new("etcdctl", ["version"]), apt("etcd-client")],
+            Self::S3 => python("moto.server", &["moto[s3]", "flask", "flask-cors"]),
+            Self::Curl => [version("curl"), apt("curl")],
+            Self::Systemd => [version("systemd-analyze"), apt("systemd")],
+            Self::KubernetesSchemas => python("kubernetes_validate", &["kubernetes-validate"]),
         }
     }
+}
+
+/// How to find a module of Python, and how to install it.
+fn python(module: &str, packages: &[&str]) -> [Invocation; 2] {
+    let import = Invocation::new("python3", ["-c", &format!("import {module}")]);
+    let install = Invocation::new("python3", ["-m", "pip", "install", "--target", PYTHON_FOLDER]);
+    [import.env("PYTHONPATH", PYTHON_FOLDER), install.args(packages.iter().copied())]
+}
+
+/// The checker of OpenAPI documents. It prints no notices, and reports nothing to its authors.
+pub(crate) fn redocly<const N: usize>(arguments: [&str; N]) -> Invocation {
+    Invocation::new("target/clients/node/node_modules/.bin/redocly", arguments)
+        .env("REDOCLY_TELEMETRY", "off")
+        .env("REDOCLY_SUPPRESS_UPDATE_NOTICE", "true")
+}
+
+fn npm_package(package: &str) -> [Invocation; 2] {
+    let npm = |command| ["--prefix", NODE_FOLDER, command, package];
+    ["ls", "install"].map(|command| Invocation::new("npm", npm(command)))
 }
 
 fn apt(package: &str) -> Invocation {

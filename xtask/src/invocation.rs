@@ -123,15 +123,4 @@ mod tests {
         let shown = r"RUSTDOCFLAGS='-D warnings' cargo doc --no-deps 'it'\''s'";
         assert_eq!(command.to_string(), shown);
     }
-
-    #[test]
-    fn a_failing_command_says_how_to_repeat_it() {
-        let error = cargo(["no-such-subcommand"]).run().expect_err("cargo refuses it");
-        assert!(error.to_string().contains("to repeat it:\n  cargo no-such-subcommand"), "{error}");
-    }
-
-    #[test]
-    fn the_root_is_where_the_workspace_manifest_is() {
-        assert!(repository_root().join("xtask/Cargo.toml").is_file());
-    }
 }

@@ -19,25 +19,61 @@ const PHRASES: &[(&str, &str)] = &[
     ("is no frame", "is not a valid frame"),
     ("is no error", "is not an error"),
     ("the name is none", "the name is not valid"),
+    ("is no duration", "is not a valid duration"),
+    ("is no majority", "is not a majority"),
+    ("are no majority", "are not a majority"),
+    ("speak tls", "use TLS"),
+    ("speaks tls", "uses TLS, or requires it"),
+    ("no trust between", "requires TLS, or access denied"),
+    ("that takes a restart", "requires a restart"),
 ];
+
+/// More of them, for texts that users read: help, manual, documents, and files to deploy.
+const PHRASES_FOR_USERS: &[(&str, &str)] = &[
+    ("wish", "request"),
+    ("nobody", "name the party: no client, no node"),
+    ("if not said", "by default"),
+    ("unless said", "by default"),
+    ("no minority matters", "any minority may fail"),
+    ("on the way", "on the request path"),
+    ("as a quorum said", "as a majority reported"),
+];
+
+/// Whether users read this file, and it is not Rust.
+fn is_for_users(path: &str) -> bool {
+    const FOLDERS: [&str; 4] = [
+        "deploy/",
+        "docs/",
+        "crates/paxoslease-cli/src/args/help/",
+        "crates/paxoslease-cli/src/args/manual/",
+    ];
+    const ENDINGS: [&str; 6] = [".md", ".json", ".txt", ".toml", ".yml", ".yaml"];
+    let is_text = ENDINGS.iter().any(|ending| path.ends_with(ending));
+    is_text && (!path.contains('/') || FOLDERS.iter().any(|folder| path.starts_with(folder)))
+}
 
 /// Test names state a truth in at most this many characters.
 const TEST_NAME_MAX: usize = 60;
 
-/// No banned phrase and no long test name, in Rust and in documents.
+/// No banned phrase and no long test name, in Rust, in documents and in other texts for users.
 pub(super) fn is_plain(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
     // These files have the phrases themselves.
     let is_checked = |path: &str| !path.ends_with("tidy/english.rs") && path != "CONTRIBUTING.md";
-    let files = repository.rust().chain(repository.markdown());
-    for file in files.filter(|file| is_checked(&file.path)) {
+    let is_text = |path: &str| path.ends_with(".rs") || path.ends_with(".md") || is_for_users(path);
+    for file in repository.files().filter(|file| is_text(&file.path) && is_checked(&file.path)) {
+        let more = if is_for_users(&file.path) { PHRASES_FOR_USERS } else { &[] };
         let mut is_test = false;
         for (number, line) in file.lines() {
             let words = words(&line.to_lowercase());
-            for (phrase, instead) in PHRASES {
+            for (phrase, instead) in PHRASES.iter().chain(more) {
                 if words.contains(&format!(" {phrase} ")) {
                     findings.push(file.finding(number, format!("\"{phrase}\": {instead}")));
                 }
+            }
+            if is_public_source(&file.path) && is_doc(line) && line.contains("[`crate::") {
+                let message = "rustdoc shows the path of this link; write [`X`](crate::X)";
+                findings.push(file.finding(number, message.to_owned()));
             }
             let name =
                 line.trim_start().strip_prefix("fn ").and_then(|rest| rest.split('(').next());
@@ -49,6 +85,17 @@ pub(super) fn is_plain(repository: &Repository) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Whether the documentation of a file is that of the crate `paxoslease`.
+fn is_public_source(path: &str) -> bool {
+    const CRATES: [&str; 5] = ["", "-client", "-holder", "-node", "-world"];
+    CRATES.iter().any(|name| path.starts_with(&format!("crates/paxoslease{name}/src/")))
+}
+
+fn is_doc(line: &str) -> bool {
+    let line = line.trim_start();
+    line.starts_with("///") || line.starts_with("//!")
 }
 
 /// The words of a line, with one space around each.
@@ -80,40 +127,4 @@ fn defined_types(line: &str) -> impl Iterator<Item = &str> {
     words.filter(|word| !word.is_empty()).filter(move |word| {
         std::mem::replace(&mut is_next, ["struct", "enum", "trait"].contains(word))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tidy::repository::found;
-
-    fn findings(path: &str, text: &str) -> Vec<String> {
-        found(is_plain, &[(path, text)])
-    }
-
-    #[test]
-    fn banned_phrases_are_found() {
-        let path = "crates/paxoslease-wire/src/lib.rs";
-        for text in ["/// Whoever asks.", "// all, but for one", "let x = \"somebody else\";"] {
-            assert_eq!(findings(path, text).len(), 1, "{text}");
-        }
-        assert_eq!(findings(path, "// It is not a valid frame.\nfn whoever_asks() {}"), [""; 0]);
-        assert_eq!(findings("docs/a.md", "Whoever asks.").len(), 1);
-    }
-
-    #[test]
-    fn long_test_names_are_found() {
-        let (path, long) = ("crates/paxoslease-cli/tests/a.rs", "x".repeat(TEST_NAME_MAX + 1));
-        assert_eq!(findings(path, &format!("#[test]\n#[cfg(unix)]\nfn {long}() {{}}")).len(), 1);
-        assert_eq!(findings(path, &format!("fn {long}() {{}}")), [""; 0], "it is not a test");
-    }
-
-    #[test]
-    fn a_glossary_entry_without_its_type_is_found() {
-        let text = "## Glossary\n\n| term | meaning | where |\n|---|---|---|\n\
-                    | a | x | core, `Here` |\n| b | x | core, `Gone` |\n";
-        let files = [("CONTRIBUTING.md", text), ("a.rs", "pub struct Here<'a>(&'a str);")];
-        let found = found(glossary_exists, &files);
-        assert_eq!(found, ["CONTRIBUTING.md:6: no type is called `Gone`"]);
-    }
 }

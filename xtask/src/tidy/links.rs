@@ -59,32 +59,3 @@ fn slugs(file: &File) -> BTreeSet<String> {
         })
         .collect()
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tidy::repository;
-
-    fn found(link: &str) -> Vec<String> {
-        let text = format!("# A title, so\n\n[x]({link})");
-        let files =
-            [("docs/a.md", &*text), ("README.md", "# Hello\n"), ("crates/x/src/lib.rs", "")];
-        repository::found(lead_somewhere, &files)
-    }
-
-    #[test]
-    fn links_that_lead_nowhere_are_found() {
-        assert_eq!(found("../READ.md"), ["docs/a.md:3: `../READ.md` leads nowhere"]);
-        for link in ["../../README.md", "b.md", "../README.md#bye", "#a-title"] {
-            assert_eq!(found(link).len(), 1, "{link}");
-        }
-    }
-
-    #[test]
-    fn links_that_lead_somewhere_are_fine() {
-        for link in ["a.md", "../README.md#hello", "#a-title-so", "../crates/x/", "https://x.org/y"]
-        {
-            assert_eq!(found(link), [""; 0], "{link}");
-        }
-    }
-}

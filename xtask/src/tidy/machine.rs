@@ -48,30 +48,3 @@ fn has_absolute(line: &str, folder: &str) -> bool {
         !before.is_some_and(|c| c.is_alphanumeric() || "._-~})*".contains(c))
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tidy::repository;
-
-    fn found(path: &str, text: &str) -> usize {
-        repository::found(leaves_no_trace, &[(path, text)]).len()
-    }
-
-    #[test]
-    fn paths_of_one_machine_are_found() {
-        for folder in FOLDERS {
-            assert_eq!(found("a.md", &format!("see `{folder}x`")), 1);
-            assert_eq!(found("a.md", &format!("see https://example.org{folder}x")), 0);
-        }
-        assert_eq!(found("a.rs", &format!("//! {OUTSIDE}/design")), 1);
-    }
-
-    #[test]
-    fn other_registries_are_found() {
-        assert_eq!(found(".cargo/config.toml", "[source.crates-io]\nreplace-with = \"x\""), 2);
-        assert_eq!(found("Cargo.lock", &format!("source = \"{PUBLIC_INDEX}\"")), 0);
-        assert_eq!(found("Cargo.lock", "source = \"sparse+https://mirror.example/\""), 1);
-        assert_eq!(found("a/Cargo.toml", "[dependencies]\nx = \"1\""), 0);
-    }
-}

@@ -82,35 +82,3 @@ pub(super) fn row(line: &str) -> Option<Vec<&str>> {
 pub(super) fn spans(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commands_are_read_from_shell_blocks_and_spans() {
-        let text = "Run `a b`:\n```sh\n$ c d\n```\n```rust\ne f\n```\n`g`";
-        let found: Vec<_> =
-            snippets(text).into_iter().map(|found| (found.line, found.text)).collect();
-        assert_eq!(found, [(1, "a b".into()), (3, "$ c d".into()), (8, "g".into())]);
-    }
-
-    #[test]
-    fn links_in_code_are_not_links() {
-        let text = "[a](b.md#c \"t\") `[x](y)`\n```\n[x](y)\n```";
-        assert_eq!(links(text), [(1, "b.md#c".to_owned())]);
-    }
-
-    #[test]
-    fn a_section_ends_at_the_next_heading_of_its_level() {
-        let text = "# t\n## 1. a\nx\n### s\ny\n## 2. b\nz";
-        assert_eq!(section(text, "## 1."), [(3, "x"), (4, "### s"), (5, "y")]);
-    }
-
-    #[test]
-    fn the_rule_under_a_tables_head_is_not_a_row() {
-        assert_eq!(row("| a | `b` |"), Some(vec!["a", "`b`"]));
-        assert_eq!(row("|---|:-:|"), None);
-        assert_eq!(row("text"), None);
-    }
-}

@@ -1,22 +1,20 @@
-//! The files under version control, read once; checks see only this.
+//! The files under version control, and what git and cargo tell, read once; checks see only this.
 
 use std::fs;
 
-use crate::invocation::{Invocation, repository_root};
+use crate::invocation::{Invocation, cargo, repository_root};
 use crate::tidy::Finding;
 use crate::tidy::manifest::Manifest;
 
 /// All that the checks read.
 pub(super) struct Repository {
     files: Vec<File>,
-    commits: Vec<Commit>,
 }
 
-/// A commit since subjects are checked.
-pub(super) struct Commit {
-    pub(super) id: String,
-    pub(super) subject: String,
-}
+/// The path of a list that is not a file: commits since subjects are checked, id and subject.
+pub(super) const COMMITS: &str = "git log";
+/// The path of a list that is not a file: the packages of the shipped binary with their features.
+pub(super) const SHIPPED: &str = "cargo tree";
 
 /// The check of subjects begins with the commit that added this file.
 const CHECK_OF_SUBJECTS: &str = "xtask/src/tidy/commits.rs";
@@ -41,24 +39,17 @@ impl Repository {
             })
             .collect();
         files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Self { files, commits: commits().unwrap_or_default() })
+        files.push(File { path: COMMITS.to_owned(), text: commits().unwrap_or_default() });
+        files.push(File { path: SHIPPED.to_owned(), text: shipped()? });
+        Ok(Self { files })
     }
 
     /// A made-up one.
     #[cfg(test)]
-    pub(super) fn of(files: &[(&str, &str)]) -> Self {
-        let file = |&(path, text): &(&str, &str)| File { path: path.into(), text: text.into() };
-        Self { files: files.iter().map(file).collect(), commits: Vec::new() }
-    }
-
-    #[cfg(test)]
-    pub(super) fn with_commit(mut self, id: &str, subject: &str) -> Self {
-        self.commits.push(Commit { id: id.into(), subject: subject.into() });
-        self
-    }
-
-    pub(super) fn commits(&self) -> &[Commit] {
-        &self.commits
+    pub(super) fn of(files: &std::collections::BTreeMap<String, String>) -> Self {
+        let file =
+            |(path, text): (&String, &String)| File { path: path.clone(), text: text.clone() };
+        Self { files: files.iter().map(file).collect() }
     }
 
     pub(super) fn files(&self) -> impl Iterator<Item = &File> {
@@ -101,23 +92,27 @@ impl Repository {
     }
 }
 
-/// The findings of a check in a made-up repository, as text.
-#[cfg(test)]
-pub(super) fn found(check: crate::tidy::Check, files: &[(&str, &str)]) -> Vec<String> {
-    check(&Repository::of(files)).iter().map(ToString::to_string).collect()
-}
-
 /// The commits after the one that added the check of subjects; fails where there is no history.
-fn commits() -> anyhow::Result<Vec<Commit>> {
+fn commits() -> anyhow::Result<String> {
     let added = ["log", "--diff-filter=A", "--format=%H", "--", CHECK_OF_SUBJECTS];
     let added = Invocation::new("git", added).stdout()?;
-    let Some(base) = added.lines().last() else { return Ok(Vec::new()) };
+    let Some(base) = added.lines().last() else { return Ok(String::new()) };
     let since = ["log", "--no-merges", "--format=%h %s", &format!("{base}..HEAD")];
-    let commit = |line: &str| {
-        let (id, subject) = line.split_once(' ')?;
-        Some(Commit { id: id.into(), subject: subject.into() })
+    Invocation::new("git", since).stdout()
+}
+
+/// A line for each package: its name, a bar, and its features.
+fn shipped() -> anyhow::Result<String> {
+    let of = ["tree", "--locked", "--package", "paxoslease-cli", "--edges", "normal,build"];
+    let tree = cargo(of).args(["--prefix", "none", "--no-dedupe", "--format", "{p} |{f}"]);
+    let line = |line: &str| {
+        let (package, features) = (line.split(' ').next()?, line.rsplit('|').next()?);
+        Some(format!("{package}|{features}\n"))
     };
-    Ok(Invocation::new("git", since).stdout()?.lines().filter_map(commit).collect())
+    let mut lines: Vec<String> = tree.stdout()?.lines().filter_map(line).collect();
+    lines.sort();
+    lines.dedup();
+    Ok(lines.concat())
 }
 
 impl File {

@@ -37,28 +37,3 @@ pub(super) fn stand_in_the_table(repository: &Repository) -> Vec<Finding> {
     }));
     findings
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tidy::repository;
-
-    fn found(table: &str) -> Vec<String> {
-        let source = "pub enum Rule {\n    /// A3.\n    First,\n    Second,\n}";
-        let text = format!("## 8. Safe\n| rule | switch |\n|---|---|\n{table}\n## 9. More\n");
-        repository::found(stand_in_the_table, &[(DOCUMENT, &text), (SOURCE, source)])
-    }
-
-    #[test]
-    fn a_rule_the_table_lacks_is_found() {
-        let message = format!("{SOURCE}:3: `First` is not in section 8 of {DOCUMENT}");
-        assert_eq!(found("| `First` in another cell | `Second` |"), [message]);
-        assert_eq!(found("| A3 | `First`, `Second` |"), [""; 0]);
-    }
-
-    #[test]
-    fn a_row_for_a_rule_that_is_gone_is_found() {
-        let table = "| A3 | `First`, `Second` |\n| A4 | `Third` |";
-        assert_eq!(found(table), [format!("{DOCUMENT}:5: `Rule::Third` is gone")]);
-    }
-}
