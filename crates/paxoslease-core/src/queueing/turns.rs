@@ -74,9 +74,10 @@ impl Turns {
     /// The node `from` freed a name. Returns the nodes in its queue, in the order of their turns.
     ///
     /// A node keeps its place until a proposal of it is accepted or it has missed several turns.
-    /// `from` may want the name again, and goes to the end; where no other node waits, the queue is
-    /// dropped. A node that waits at this acceptor gets a place for the next time, even if only
-    /// other acceptors rejected it. The name is reserved for twice `turn_span` per node.
+    /// `from` may want the name again, and goes to the end, even if another client of it was
+    /// rejected meanwhile; where no other node waits, the queue is dropped. A node that waits at
+    /// this acceptor gets a place for the next time, even if only other acceptors rejected it. The
+    /// name is reserved for twice `turn_span` per node.
     pub(crate) fn on_freed(
         &mut self,
         now: Instant,
@@ -90,11 +91,13 @@ impl Turns {
             self.by_slot.remove(&slot);
             return Vec::new();
         }
-        let turns: Vec<NodeId> = queue.places.iter().map(|place| place.node).collect();
         // The Release of a lost round, or a repeated Release, ends no node's turn.
-        if now >= queue.reserved_until
-            && let Some(first) = queue.places.first_mut()
-        {
+        let ends_turn = now >= queue.reserved_until;
+        if ends_turn {
+            queue.places.retain(|place| place.node != from);
+        }
+        let turns: Vec<NodeId> = queue.places.iter().map(|place| place.node).collect();
+        if ends_turn && let Some(first) = queue.places.first_mut() {
             first.turns_missed += 1;
             if first.turns_missed >= TURNS_MISSED_MAX {
                 queue.places.remove(0);
