@@ -6,8 +6,8 @@ mod cell;
 use core::time::Duration;
 
 use cell::{
-    Letter, MS, NAME, NO_WAIT, State, TTL, TestCell, WAIT, acquire_command, ballot, name, node,
-    propose, tenure, ttl,
+    MS, NAME, NO_WAIT, TTL, TestCell, WAIT, acquire_command, ballot, name, node, propose, tenure,
+    ttl,
 };
 use paxoslease_core::*;
 
@@ -43,80 +43,6 @@ fn settings_that_would_loop_are_typed_errors() {
     let from = Config { backoff_min: zero, ..valid.clone() };
     let to = Config { backoff_max: zero, ..valid };
     assert_eq!([from.check(), to.check()], [Err(ConfigError::BackoffZero); 2]);
-}
-
-/// Acquires, contends for, renews, heals, inspects and releases a lease. Returns the cell and all
-/// letters that were sent.
-fn all_kinds_of_letters() -> (TestCell, Vec<Letter>) {
-    let mut cell = TestCell::with(3, 1, |config| config.direct_rounds = config.node != node(1));
-    let mut sent = Vec::new();
-    cell.acquire(1, 1, NO_WAIT);
-    // No message reaches node 3.
-    while let Some(letter) = cell.take(|letter| letter.to != node(3)).pop() {
-        cell.deliver(&letter).expect("not refused");
-        sent.push(letter);
-    }
-    cell.letters.clear();
-    let mut settle = |cell: &mut TestCell| {
-        while !cell.letters.is_empty() {
-            let letter = cell.letters.remove(0);
-            cell.deliver(&letter).expect("not refused");
-            sent.push(letter);
-        }
-    };
-    let held = cell.granted(1).expect("by 1 and 2");
-    cell.renew(2, 2, held, TTL);
-    settle(&mut cell);
-    cell.acquire(4, 3, WAIT);
-    settle(&mut cell);
-    let now = cell.now;
-    cell.shard(4).inspect(now, Token(4), name(NAME)).expect("room");
-    cell.collect();
-    settle(&mut cell);
-    cell.release(1, 5, held);
-    settle(&mut cell);
-    for _ in 0..2 {
-        cell.pass(MS);
-        settle(&mut cell);
-    }
-    let second = cell.granted(3).expect("freed");
-    cell.release(4, 6, second);
-    settle(&mut cell);
-    cell.pass(200 * MS);
-    settle(&mut cell);
-    (cell, sent)
-}
-
-#[test]
-fn late_duplicates_of_every_kind_bring_no_lease_back() {
-    let (mut cell, sent) = all_kinds_of_letters();
-    let mut kinds: Vec<&str> = sent.iter().map(Letter::kind).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    assert_eq!(
-        kinds.join(" "),
-        "Accept Freed Heal Inspect Inspected NotHeld Prepare Promise Propose Reject Release Released Renew"
-    );
-    let before: Vec<State> = (1..=4).map(|id| cell.state(id)).collect();
-    let (events, mut answers) = (cell.events.len(), Vec::new());
-    for letter in sent.iter().chain(sent.iter().rev()) {
-        cell.deliver(letter).expect("not refused");
-        answers.append(&mut cell.take(|_| true));
-    }
-    // A5 allows one exception: a Heal with a ballot above the promise is the same as a late one. It
-    // stores a lease again, in which no holder believes and which expires.
-    let after: Vec<State> = (1..=4).map(|id| cell.state(id)).collect();
-    for (before, after) in before.iter().zip(&after) {
-        assert_eq!((&before.rounds, before.waiters), (&after.rounds, after.waiters));
-        assert_eq!((before.floor, before.counter), (after.floor, after.counter));
-        assert_eq!(before.register.map(|r| r.promised), after.register.map(|r| r.promised));
-    }
-    assert_eq!(cell.events.len(), events, "no request is answered twice");
-    // The answers to stale messages are stale, too.
-    for letter in answers {
-        cell.deliver(&letter).expect("not refused");
-    }
-    assert_eq!((cell.events.len(), cell.letters.len()), (events, 0));
 }
 
 /// Delivers all messages except those to or from a node.
@@ -167,20 +93,6 @@ fn invented_releases_do_not_crowd_out_an_honest_one() {
     cell.collect();
     cell.run(2 * SECOND);
     assert_eq!(cell.live(3), None);
-}
-
-#[test]
-fn without_a_record_the_quarantine_covers_the_longest_lease() {
-    let longest = ttl(Duration::from_secs(120));
-    let config = Config::new(node(1), cell::cell(3), 1);
-    for disk in [false, true] {
-        let start = Start::NoRecord { counter: 77, longest, disk };
-        let now = Instant::from_nanos(5);
-        let mut shard = Shard::start(config.clone(), now, start);
-        assert_eq!(shard.quarantine_remaining(now), longest.as_duration());
-        assert_eq!(shard.counter(), 77);
-        assert_eq!(shard.poll_event().is_some(), disk, "only a disk needs a record");
-    }
 }
 
 fn sweep(cell: &mut TestCell, slots_max: u32) {

@@ -271,66 +271,6 @@ mod tests {
     fn contender(waiter: Waiter) -> Contender {
         Contender::new(waiter, State::BackingOff(Instant::ZERO))
     }
-    /// The tokens of the waiters whose waits have ended.
-    fn ended(contenders: &mut Contenders, id: ContenderId, nanos: u64) -> Vec<u64> {
-        let taken = contenders.take_deniable(id, Instant::from_nanos(nanos));
-        taken.iter().map(|waiter| waiter.token.0).collect()
-    }
-    /// One name with waiters 1 to 4, whose waits end at 10, 40, 20 and 30.
-    fn queue() -> (Contenders, ContenderId) {
-        let mut contenders = Contenders::new(1);
-        let id = contenders.insert(contender(waiter(1, "a", 10)));
-        for (token, wait_ends_at) in [(2, 40), (3, 20), (4, 30)] {
-            contenders.enqueue(id, waiter(token, "a", wait_ends_at));
-        }
-        (contenders, id)
-    }
-
-    #[test]
-    fn waiters_leave_in_the_order_in_which_they_came() {
-        let (mut contenders, id) = queue();
-        for (token, remains) in [(1, true), (2, true), (3, true), (4, false)] {
-            let (waiter, others) = contenders.pop_first(id);
-            assert_eq!((waiter.token.0, others), (token, remains));
-        }
-        assert_eq!(contenders.waiter_count(), 0);
-        assert_eq!(contenders.find(Name::new("a").expect("a name")), None);
-        assert!(contenders.get(id).is_none());
-    }
-
-    #[test]
-    fn remove_queued_takes_any_waiter_except_the_first() {
-        let (mut contenders, id) = queue();
-        let removed = contenders.remove_queued(id, Token(3));
-        assert_eq!(removed.map(|waiter| waiter.token), Some(Token(3)));
-        assert!(contenders.remove_queued(id, Token(3)).is_none());
-        assert!(contenders.remove_queued(id, Token(1)).is_none());
-        assert_eq!(contenders.waiter_count(), 3);
-    }
-
-    #[test]
-    fn ended_waits_are_taken_and_the_rest_keeps_its_order() {
-        let (mut contenders, id) = queue();
-        assert_eq!(ended(&mut contenders, id, 20), [1, 3]);
-        assert_eq!(contenders.get(id).map(|c| c.first.token), Some(Token(2)));
-        assert_eq!(contenders.waiter_count(), 2);
-        assert_eq!(ended(&mut contenders, id, 40), [2, 4]);
-        assert_eq!(contenders.waiter_count(), 0);
-        assert!(contenders.get(id).is_none(), "a contender without a waiter is removed");
-        assert!(contenders.take_deniable(id, Instant::MAX).is_empty());
-    }
-
-    #[test]
-    fn a_later_waiter_may_be_the_first_whose_wait_ends() {
-        let (mut contenders, id) = queue();
-        assert_eq!(ended(&mut contenders, id, 9), [0; 0]);
-        contenders.enqueue(id, waiter(5, "a", 5));
-        assert_eq!(ended(&mut contenders, id, 9), [5]);
-        contenders.remove_queued(id, Token(3));
-        assert_eq!(ended(&mut contenders, id, 25), [1]);
-        contenders.enqueue(id, waiter(6, "a", 35));
-        assert_eq!(ended(&mut contenders, id, 39), [4, 6]);
-    }
 
     #[test]
     fn slots_are_reused_and_every_name_finds_its_own() {
@@ -370,15 +310,5 @@ mod tests {
             assert_eq!(contenders.pop_first(id).0.token.0, token);
         }
         assert!(contenders.places.is_empty());
-    }
-
-    #[test]
-    fn queueing_behind_a_removed_contender_changes_nothing() {
-        let (mut contenders, id) = queue();
-        for _ in 0..4 {
-            contenders.pop_first(id);
-        }
-        contenders.enqueue(id, waiter(9, "a", 1));
-        assert_eq!(contenders.waiter_count(), 0);
     }
 }

@@ -342,21 +342,6 @@ mod tests {
     }
 
     #[test]
-    fn many_equal_hashes_do_not_hide_the_others() {
-        let mut index = Index::default();
-        let others = |number: u32| number.wrapping_mul(0x9e37_79b9);
-        for number in 0..5000 {
-            index.insert(7, Slot(2 * number));
-            index.insert(others(number), Slot(2 * number + 1));
-        }
-        for number in 0..5000 {
-            let slot = Slot(2 * number + 1);
-            assert_eq!(index.find(others(number), |found| found == slot), Some(slot));
-        }
-        assert_eq!(slots(&index, 7).len(), 5000);
-    }
-
-    #[test]
     fn spread_hashes_split_segments_instead_of_growing_them() {
         let mut index = Index::default();
         for number in 0..100_000_u32 {

@@ -454,18 +454,6 @@ mod tests {
     }
 
     #[test]
-    fn spilled_bytes_count_each_stored_label_once() {
-        let mut table = Table::new(7);
-        let long = label(&"n".repeat(512), &"h".repeat(256));
-        let slot = table.insert(long.clone(), register(1));
-        assert_eq!(table.spilled_bytes(), long.heap_bytes());
-        table.relabel(slot, long.clone());
-        assert_eq!(table.spilled_bytes(), long.heap_bytes());
-        table.remove(slot);
-        assert_eq!(table.spilled_bytes(), 0);
-    }
-
-    #[test]
     fn slots_do_not_depend_on_the_seed() {
         let mut tables = [Table::new(1), Table::new(u64::MAX)];
         for number in 0..2000 {

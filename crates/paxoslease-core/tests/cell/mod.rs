@@ -144,14 +144,6 @@ impl TestCell {
         self.granted(token).expect("no other request")
     }
 
-    pub(crate) fn renew(&mut self, id: u16, token: u64, tenure: Tenure, ttl: Duration) {
-        let now = self.clock(id);
-        let (token, name, holder) = (Token(token), name(NAME), Holder::NONE);
-        let renew = Renew { token, name, holder, tenure, ttl };
-        self.shard(id).renew(now, renew).expect("in bounds");
-        self.collect();
-    }
-
     pub(crate) fn release(&mut self, id: u16, token: u64, tenure: Tenure) {
         let now = self.clock(id);
         self.shard(id).release(now, Token(token), name(NAME), tenure, TTL).expect("in bounds");
@@ -340,24 +332,8 @@ pub(crate) fn tenure(counter: u64, id: u16) -> Tenure {
     Tenure::of(ballot(counter, id)).expect("a node's ballot")
 }
 
-pub(crate) fn prepare<'a>(ballot: Ballot) -> Request<'a> {
-    Request::Prepare { name: name(NAME), ballot }
-}
-
 pub(crate) fn propose<'a>(ballot: Ballot) -> Request<'a> {
     Request::Propose { name: name(NAME), ballot, ttl: ttl(TTL), holder: Holder::NONE }
-}
-
-pub(crate) fn renew<'a>(tenure: Tenure, ballot: Ballot) -> Request<'a> {
-    Request::Renew { name: name(NAME), tenure, ballot, ttl: ttl(TTL) }
-}
-
-pub(crate) fn heal<'a>(tenure: Tenure, ballot: Ballot) -> Request<'a> {
-    Request::Heal { name: name(NAME), tenure, ballot, ttl: ttl(TTL), holder: Holder::NONE }
-}
-
-pub(crate) fn release<'a>(tenure: Tenure) -> Request<'a> {
-    Request::Release { name: name(NAME), tenure }
 }
 
 pub(crate) fn cell(members: u16) -> Cell {
