@@ -33,30 +33,6 @@ impl Client {
     pub const fn new(proposer: u8, ticks: u8) -> Self {
         Self { proposer, name: 0, ticks, not_before: 0, renews: true, releases: true }
     }
-
-    /// The same client, which acquires at this tick or later.
-    #[must_use]
-    pub const fn not_before(self, tick: u8) -> Self {
-        Self { not_before: tick, ..self }
-    }
-
-    /// The same client, but it never renews.
-    #[must_use]
-    pub const fn not_renewed(self) -> Self {
-        Self { renews: false, ..self }
-    }
-
-    /// The same client, but it never releases.
-    #[must_use]
-    pub const fn not_released(self) -> Self {
-        Self { releases: false, ..self }
-    }
-
-    /// The same client, but it acquires another name.
-    #[must_use]
-    pub const fn named(self, name: u8) -> Self {
-        Self { name, ..self }
-    }
 }
 
 /// The nodes that may crash or be restarted.
@@ -66,8 +42,6 @@ pub enum Crashing {
     Acceptors,
     /// Proposer-only nodes.
     Proposers,
-    /// Any node.
-    Any,
 }
 
 /// What may happen, and how often.
@@ -188,7 +162,6 @@ impl Bounds {
         match self.crashing {
             Crashing::Acceptors => self.is_acceptor(node),
             Crashing::Proposers => !self.is_acceptor(node),
-            Crashing::Any => true,
         }
     }
 

@@ -144,7 +144,7 @@ fn read(manual: &ManualClient, what: u8) -> Pin<Box<dyn Future<Output = ()>>> {
             2 => drop(client.renew(name, u64::from(what) << 8 | 1, TTL).await),
             _ => {
                 let mut list = client.list(name);
-                while let Ok(Some(_)) = list.next().await {}
+                while let Some(Ok(_)) = list.next().await {}
             }
         }
     })

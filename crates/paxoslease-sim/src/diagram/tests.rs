@@ -100,15 +100,6 @@ fn the_picture_is_well_formed_whatever_the_texts() {
 }
 
 #[test]
-fn the_well_formedness_check_can_fail() {
-    assert!(malformed("<svg><g></svg>").is_some());
-    assert!(malformed("<svg>a & b</svg>").is_some());
-    assert!(malformed("<svg>").is_some());
-    assert!(malformed("<svg a=\"b></svg>").is_some());
-    assert_eq!(malformed("<svg><g a=\"b\"/>x &amp; y</svg>"), None);
-}
-
-#[test]
 fn everything_is_told_in_words() {
     let svg = render(&everything(), &RenderOptions::default());
     for text in [
@@ -131,12 +122,6 @@ fn everything_is_told_in_words() {
 }
 
 #[test]
-fn the_same_trace_gives_the_same_picture() {
-    let options = RenderOptions::default();
-    assert_eq!(render(&everything(), &options), render(&everything(), &options));
-}
-
-#[test]
 fn a_window_leaves_out_what_is_outside() {
     let window = Some((TrueTime(0), TrueTime(100 * MS)));
     let svg = render(&everything(), &RenderOptions { window, ..RenderOptions::default() });
@@ -146,54 +131,12 @@ fn a_window_leaves_out_what_is_outside() {
 }
 
 #[test]
-fn an_empty_trace_is_a_picture_too() {
-    assert_eq!(malformed(&render(&[], &RenderOptions::default())), None);
-}
-
-#[test]
-fn one_holder_after_another_is_not_a_violation() {
-    let trace = [at_ms(0, believes(1, 1, 10)), at_ms(10, believes(2, 2, 20))];
-    assert!(!render(&trace, &RenderOptions::default()).contains("TWO HOLDERS"));
-}
-
-#[test]
 fn long_ballots_are_shortened_wherever_they_stand() {
     assert_eq!(shortened("Reject 16777220.1, t1.3 live"), "Reject 16M+4.1, t1.3 live");
     assert_eq!(shortened("16777216"), "16M+0");
     assert_eq!(shortened("no number"), "no number");
     assert_eq!(ballot(16_777_220 << 10 | 3), "16M+4.3");
     assert_eq!(ballot(7 << 10 | 1), "7.1");
-}
-
-#[test]
-fn a_bar_shows_its_planned_end_even_if_it_ended_sooner() {
-    let cleared = TraceEvent::Cleared { node: 2, name: "x".to_owned() };
-    let trace = [at_ms(0, stored(2, 1, 900)), at_ms(300, cleared), at_ms(310, stored(2, 2, 500))];
-    let svg = render(&trace, &RenderOptions::default());
-    assert!(svg.contains("stores 1.1 until 900 ms"), "{svg}");
-}
-
-/// The picture of a message that the network sent as two copies, which arrive at these times.
-fn copied(arrivals: [u64; 2]) -> String {
-    let sent = |message| at_ms(0, sent(message, 1, 2, "Accept 1.1"));
-    let arrived = |(ms, message)| at_ms(ms, TraceEvent::Delivered(message));
-    let trace = [1, 2, 3].into_iter().map(sent).chain(arrivals.into_iter().zip(2..).map(arrived));
-    render(&trace.collect::<Vec<_>>(), &RenderOptions::default())
-}
-
-#[test]
-fn a_copy_stands_for_a_message_that_never_arrives() {
-    let svg = copied([10, 12]);
-    assert_eq!(svg.matches("marker-end").count(), 2);
-    assert_eq!(svg.matches("(again)").count(), 1);
-    assert!(!svg.contains("(late)"));
-}
-
-#[test]
-fn copies_that_arrive_together_are_one_arrow() {
-    let svg = copied([10, 10]);
-    assert_eq!(svg.matches("marker-end").count(), 1);
-    assert!(svg.contains("Accept 1.1 ×2<"), "{svg}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use paxoslease_core::{Name, Tenure};
 
 use super::{Delivery, World, WorldEvent};
-use crate::algorithm::{Algorithm, Command, Disk, Process, View};
+use crate::algorithm::{Algorithm, Command, Process, View};
 use crate::checker::Check;
 use crate::client::{Pending, State};
 use crate::network::{Action, FilterId, Link, Network, Pattern};
@@ -157,20 +157,6 @@ impl<A: Algorithm> World<A> {
     /// Changes the links between clients and nodes.
     pub const fn set_client_link(&mut self, link: Link) {
         self.setup.client_link = link;
-    }
-
-    /// Erases the disk of a node that does not run.
-    pub fn lose_disk(&mut self, node: u16) {
-        let state = &mut self.nodes[usize::from(node) - 1];
-        if let (None, Some(disk)) = (&state.process, &mut state.disk) {
-            *disk = Disk::default();
-        }
-    }
-
-    /// A node's disk, if it has one.
-    #[must_use]
-    pub fn disk(&self, node: u16) -> Option<&Disk> {
-        self.nodes[usize::from(node) - 1].disk.as_ref()
     }
 
     /// Whether a node runs.
