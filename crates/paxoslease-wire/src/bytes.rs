@@ -16,7 +16,7 @@ impl<'a> Cursor<'a> {
         &mut self,
         field: &'static str,
     ) -> Result<[u8; N], DecodeError> {
-        let (head, rest) = self.0.split_first_chunk().ok_or(DecodeError::Truncated { field })?;
+        let (head, rest) = self.0.split_first_chunk().ok_or(DecodeError::Truncated(field))?;
         self.0 = rest;
         Ok(*head)
     }
@@ -51,11 +51,11 @@ impl<'a> Cursor<'a> {
         if low & 0x80 != 0 {
             let high = self.u8(field)?;
             if high == 0 {
-                return Err(DecodeError::LengthNotMinimal { field });
+                return Err(DecodeError::LengthNotMinimal(field));
             }
             len |= usize::from(high) << 7;
         }
-        let (text, rest) = self.0.split_at_checked(len).ok_or(DecodeError::Truncated { field })?;
+        let (text, rest) = self.0.split_at_checked(len).ok_or(DecodeError::Truncated(field))?;
         self.0 = rest;
         Ok(text)
     }
@@ -64,7 +64,7 @@ impl<'a> Cursor<'a> {
     pub(crate) fn end(self) -> Result<(), DecodeError> {
         match self.0.len() {
             0 => Ok(()),
-            extra => Err(DecodeError::Trailing { extra }),
+            extra => Err(DecodeError::Trailing(extra)),
         }
     }
 }

@@ -15,6 +15,9 @@ use crate::{DecodeError, DecodeError as E};
 pub struct Farewell<'a>(&'a str);
 
 impl<'a> Farewell<'a> {
+    /// The text of a node that stops.
+    pub const STOPPING: &'static str = "this node is stopping";
+
     /// The longest text, in bytes.
     pub const LEN_MAX: usize = 512;
 

@@ -73,13 +73,13 @@ pub fn split_frame(bytes: &[u8]) -> Result<Option<FrameAndRest<'_>>, DecodeError
     let len_u32 = u32::from_le_bytes(*prefix);
     let Some(len) = usize::try_from(len_u32).ok().filter(|n| *n <= FRAME_LEN_MAX - PREFIX_LEN)
     else {
-        return Err(E::FrameTooLong { len: len_u32 });
+        return Err(E::FrameTooLong(len_u32));
     };
     if len < ENVELOPE_LEN - PREFIX_LEN {
-        return Err(E::FrameTooShort { len: len_u32 });
+        return Err(E::FrameTooShort(len_u32));
     }
     if let Some(found) = after.first_chunk().filter(|found| **found != MAGIC) {
-        return Err(E::Magic { found: *found });
+        return Err(E::Magic(*found));
     }
     Ok(bytes.split_at_checked(PREFIX_LEN + len))
 }
@@ -94,13 +94,13 @@ pub(crate) struct Envelope {
 impl Envelope {
     /// Reads exactly one frame. The cursor stands behind the envelope.
     fn read(frame: &[u8]) -> Result<(Self, Cursor<'_>), DecodeError> {
-        let (frame, rest) = split_frame(frame)?.ok_or(E::Truncated { field: "frame" })?;
+        let (frame, rest) = split_frame(frame)?.ok_or(E::Truncated("frame"))?;
         Cursor(rest).end()?;
         let mut cursor = Cursor(frame);
         let _checked_by_split_frame: [u8; PREFIX_LEN + 2] = cursor.array("envelope")?;
         let version = cursor.u8("version")?;
         let found = cursor.u8("kind")?;
-        let kind = FrameKind::from_u8(found).ok_or(E::UnknownKind { found })?;
+        let kind = FrameKind::from_u8(found).ok_or(E::UnknownKind(found))?;
         Ok((Self { version, kind }, cursor))
     }
 
@@ -271,7 +271,7 @@ impl<'a> FrameReader<'a> {
     pub fn new(frame: &'a [u8]) -> Result<Self, DecodeError> {
         let (version, mut cursor) = Envelope::expect(FrameKind::Messages, frame)?;
         if version != VERSION {
-            return Err(E::Version { found: version });
+            return Err(E::Version(version));
         }
         let sender = cursor.u16("sender")?;
         let sender = NodeId::new(sender).ok_or(E::Sender(sender))?;

@@ -53,7 +53,7 @@ impl Heartbeat {
         let expected = if is_pong { FrameKind::Pong } else { FrameKind::Ping };
         let (version, mut cursor) = Envelope::expect(expected, frame)?;
         if version != VERSION {
-            return Err(DecodeError::Version { found: version });
+            return Err(DecodeError::Version(version));
         }
         let number = cursor.u64("heartbeat")?;
         let beat = if is_pong {

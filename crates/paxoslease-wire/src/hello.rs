@@ -5,7 +5,6 @@
 //! other nodes exclude (invariant 2). The caller tells older boots of a node from newer ones.
 
 use alloc::vec::Vec;
-use core::fmt;
 use core::time::Duration;
 
 use paxoslease_core::{Cell, Drift, MEMBERS_MAX, NodeId, Text, Ttl};
@@ -16,15 +15,6 @@ use crate::{DecodeError, DecodeError as E, ShardId};
 
 /// The name of a cell: 1 to 64 bytes of UTF-8, so that nodes of two cells do not mix.
 pub type CellName<'a> = Text<'a, 1, 64>;
-
-/// The part that a node plays in the cell.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Role {
-    /// An acceptor, which also proposes for its clients.
-    Member,
-    /// A proposer-only node: it proposes and never votes.
-    Proposer,
-}
 
 /// A node's greeting: its identity and its configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,12 +35,6 @@ pub struct Hello<'a> {
 }
 
 impl<'a> Hello<'a> {
-    /// The node's role, according to its own configuration.
-    #[must_use]
-    pub fn role(&self) -> Role {
-        if self.cell.member(self.node).is_some() { Role::Member } else { Role::Proposer }
-    }
-
     /// Appends the greeting as one frame.
     pub fn encode(&self, out: &mut Vec<u8>) {
         Envelope { version: self.version, kind: FrameKind::Hello }.write(out, |out| {
@@ -146,59 +130,34 @@ impl<T: PartialEq> Differ<T> {
 }
 
 /// Why a node refuses a peer's greeting: the text of a [`crate::Farewell`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refused<'a> {
     /// The peer has another version of the protocol.
+    #[error("protocol version {} here, {} there", .0.ours, .0.theirs)]
     Version(Differ<u8>),
     /// The peer belongs to another cell.
+    #[error("cell {:?} here, {:?} there", .0.ours, .0.theirs)]
     CellName(Differ<CellName<'a>>),
     /// The peer has our own id: a node connected to itself, or two nodes share an id.
+    #[error("node id {0} both here and there")]
     SameNode(NodeId),
     /// The peer's cell has other members.
+    #[error("members {:?} here, {:?} there", .0.ours.members(), .0.theirs.members())]
     Members(Differ<Cell>),
     /// The peer's cell has another `max_lease`.
+    #[error("max_lease {} here, {} there", .0.ours, .0.theirs)]
     MaxLease(Differ<Ttl>),
     /// The peer has another bound on the drift or granularity of clocks.
+    #[error(
+        "clock drift {} ppm and granularity {:?} here, {} ppm and {:?} there",
+        .0.ours.ppm(), .0.ours.granularity(), .0.theirs.ppm(), .0.theirs.granularity()
+    )]
     Drift(Differ<Drift>),
     /// The peer has another number of shards, or another of its shards connected. It would ask us
     /// about names that this shard does not keep.
+    #[error(
+        "shard {} of {} here, {} of {} there; all nodes of a cell need the same number of shards",
+        .0.ours.index(), .0.ours.count(), .0.theirs.index(), .0.theirs.count()
+    )]
     Shard(Differ<ShardId>),
 }
-
-impl fmt::Display for Refused<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Version(Differ { ours, theirs }) => {
-                write!(f, "protocol version {ours} here, {theirs} there")
-            }
-            Self::CellName(Differ { ours, theirs }) => {
-                write!(f, "cell {ours:?} here, {theirs:?} there")
-            }
-            Self::SameNode(node) => write!(f, "node id {node} both here and there"),
-            Self::Members(Differ { ours, theirs }) => {
-                write!(f, "members {:?} here, {:?} there", ours.members(), theirs.members())
-            }
-            Self::MaxLease(Differ { ours, theirs }) => {
-                write!(f, "max_lease {ours} here, {theirs} there")
-            }
-            Self::Drift(Differ { ours, theirs }) => write!(
-                f,
-                "clock drift {} ppm and granularity {:?} here, {} ppm and {:?} there",
-                ours.ppm(),
-                ours.granularity(),
-                theirs.ppm(),
-                theirs.granularity()
-            ),
-            Self::Shard(Differ { ours, theirs }) => write!(
-                f,
-                "shard {} of {} here, {} of {} there; all nodes of a cell need the same number of shards",
-                ours.index(),
-                ours.count(),
-                theirs.index(),
-                theirs.count()
-            ),
-        }
-    }
-}
-
-impl core::error::Error for Refused<'_> {}

@@ -67,7 +67,7 @@ pub use frame::{
     split_frame,
 };
 pub use heartbeat::Heartbeat;
-pub use hello::{CellName, Differ, Hello, Refused, Role};
+pub use hello::{CellName, Differ, Hello, Refused};
 pub use message::MESSAGE_LEN_MAX;
 pub use record::{RECORD_LEN, StableError, decode_record, encode_record};
 pub use shard::ShardId;

@@ -3,8 +3,6 @@
 //! A record contains the id of its node: a node that used another node's record would issue ballots
 //! twice. The caller replaces the file atomically and syncs it.
 
-use core::fmt;
-
 use paxoslease_core::{Ballot, NodeId, Record, Ttl};
 
 use crate::DecodeError;
@@ -23,29 +21,25 @@ const VERSION: u8 = 1;
 
 /// Why bytes from disk are refused. Decoding changed nothing. The node must not start as if the
 /// file were empty (R6).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StableError {
     /// The file is too short.
+    #[error("cut short after {len} bytes")]
     Truncated {
         /// The length of the file, in bytes.
         len: usize,
     },
-    /// The file is too long.
-    Trailing {
-        /// The number of bytes left over.
-        extra: usize,
-    },
-    /// The file does not begin with the expected magic bytes.
-    Magic {
-        /// The bytes in place of the magic.
-        found: [u8; 4],
-    },
-    /// Another version of the program wrote the file.
-    Version {
-        /// The format version of the file.
-        found: u8,
-    },
+    /// The file is too long, by this many bytes.
+    #[error("{0} bytes too long")]
+    Trailing(usize),
+    /// The file begins with these bytes, not with the expected magic.
+    #[error("not a file of PaxosLease (magic {0:02x?})")]
+    Magic([u8; 4]),
+    /// Another version of the program wrote the file, in this format version.
+    #[error("written in format version {0}")]
+    Version(u8),
     /// The file is corrupt.
+    #[error("corrupt: checksum {computed:08x}, {stored:08x} expected")]
     Checksum {
         /// The checksum in the file.
         stored: u32,
@@ -53,6 +47,7 @@ pub enum StableError {
         computed: u32,
     },
     /// The file belongs to another node.
+    #[error("belongs to node {found}, this is node {expected}")]
     Node {
         /// The node that reads the file.
         expected: NodeId,
@@ -60,47 +55,19 @@ pub enum StableError {
         found: u16,
     },
     /// The ballot ceiling is above [`Ballot::COUNTER_MAX`].
+    #[error("ballot ceiling {0} is out of range")]
     BallotCeiling(u64),
     /// A lease in a snapshot does not decode.
-    Lease(DecodeError),
+    #[error("invalid lease: {0}")]
+    Lease(#[source] DecodeError),
     /// A snapshot contains another number of leases than it says.
+    #[error("contains {found} leases, {stored} expected")]
     LeaseCount {
         /// The number that the snapshot says.
         stored: u64,
         /// The number of leases found.
         found: u64,
     },
-}
-
-impl fmt::Display for StableError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truncated { len } => write!(f, "cut short after {len} bytes"),
-            Self::Trailing { extra } => write!(f, "{extra} bytes too long"),
-            Self::Magic { found } => write!(f, "not a file of PaxosLease (magic {found:02x?})"),
-            Self::Version { found } => write!(f, "written in format version {found}"),
-            Self::Checksum { stored, computed } => {
-                write!(f, "corrupt: checksum {computed:08x}, {stored:08x} expected")
-            }
-            Self::Node { expected, found } => {
-                write!(f, "belongs to node {found}, this is node {expected}")
-            }
-            Self::BallotCeiling(counter) => write!(f, "ballot ceiling {counter} is out of range"),
-            Self::Lease(error) => write!(f, "invalid lease: {error}"),
-            Self::LeaseCount { stored, found } => {
-                write!(f, "contains {found} leases, {stored} expected")
-            }
-        }
-    }
-}
-
-impl core::error::Error for StableError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::Lease(error) => Some(error),
-            _ => None,
-        }
-    }
 }
 
 /// The record of a node, as written to disk.
@@ -126,7 +93,7 @@ pub fn decode_record(node: NodeId, bytes: &[u8]) -> Result<Record, StableError> 
     let ballot_ceiling = body.u64("ballot ceiling").map_err(truncated)?;
     let lease_ceiling = body.u32("lease ceiling").map_err(truncated)?;
     if !body.0.is_empty() {
-        return Err(StableError::Trailing { extra: body.0.len() });
+        return Err(StableError::Trailing(body.0.len()));
     }
     if ballot_ceiling > Ballot::COUNTER_MAX {
         return Err(StableError::BallotCeiling(ballot_ceiling));
@@ -152,10 +119,10 @@ pub(crate) fn checked_body(
     let (preamble, body) = sealed.split_first_chunk::<PREAMBLE_LEN>().ok_or(truncated)?;
     let [m0, m1, m2, m3, version, low, high] = *preamble;
     if [m0, m1, m2, m3] != magic {
-        return Err(StableError::Magic { found: [m0, m1, m2, m3] });
+        return Err(StableError::Magic([m0, m1, m2, m3]));
     }
     if version != VERSION {
-        return Err(StableError::Version { found: version });
+        return Err(StableError::Version(version));
     }
     let (stored, computed) = (u32::from_le_bytes(*crc), Crc::of(sealed));
     if stored != computed {

@@ -21,21 +21,10 @@ pub enum Value<'a> {
     Boolean(bool),
     /// A floating-point number.
     Double(f64),
-    /// An integer of more than 64 bits, in decimal digits.
-    BigNumber(&'a [u8]),
-    /// A text with its format, such as `txt` or `mkd`.
-    Verbatim {
-        /// Three bytes.
-        format: [u8; 3],
-        /// The text without its format.
-        text: &'a [u8],
-    },
     /// Values in order.
     Array(Items<'a>),
     /// Keys and values, alternating.
     Map(Items<'a>),
-    /// Values in no order.
-    Set(Items<'a>),
     /// Values that answer no request.
     Push(Items<'a>),
 }
@@ -58,13 +47,20 @@ impl<'a> Value<'a> {
         if let Self::Integer(number) = self { Some(number) } else { None }
     }
 
+    /// The number, if the value is an integer that is not negative, or a string of its digits.
+    #[must_use]
+    pub fn decimal(self) -> Option<u64> {
+        match self {
+            Self::Integer(number) => u64::try_from(number).ok(),
+            value => core::str::from_utf8(value.bytes()?).ok()?.parse().ok(),
+        }
+    }
+
     /// The bytes, if the value is a string of any kind. An error is not a string.
     #[must_use]
     pub const fn bytes(self) -> Option<&'a [u8]> {
         match self {
-            Self::Simple(bytes) | Self::Bulk(bytes) | Self::Verbatim { text: bytes, .. } => {
-                Some(bytes)
-            }
+            Self::Simple(bytes) | Self::Bulk(bytes) => Some(bytes),
             _ => None,
         }
     }
@@ -73,9 +69,7 @@ impl<'a> Value<'a> {
     #[must_use]
     pub const fn items(self) -> Option<Items<'a>> {
         match self {
-            Self::Array(items) | Self::Map(items) | Self::Set(items) | Self::Push(items) => {
-                Some(items)
-            }
+            Self::Array(items) | Self::Map(items) | Self::Push(items) => Some(items),
             _ => None,
         }
     }
@@ -91,7 +85,6 @@ impl<'a> Value<'a> {
             b'+' => return Ok(Self::Simple(scan.line()?)),
             b'-' => return Ok(Self::Error(scan.line()?)),
             b':' => return Ok(Self::Integer(scan.number()?)),
-            b'(' => return Ok(Self::BigNumber(big_number(scan.line()?)?)),
             b'_' => return scan.string(0).map(|_| Self::Null),
             b'#' => {
                 return match scan.line()? {
@@ -103,16 +96,8 @@ impl<'a> Value<'a> {
             b',' => return Ok(Self::Double(double(scan.line()?)?)),
             b'$' => return Ok(string(scan)?.map_or(Self::Null, Self::Bulk)),
             b'!' => return Ok(Self::Error(string(scan)?.ok_or(RespError::Length(-1))?)),
-            b'=' => {
-                let (format, text) = string(scan)?
-                    .and_then(<[u8]>::split_first_chunk::<4>)
-                    .ok_or(RespError::Verbatim)?;
-                let &[a, b, c, b':'] = format else { return Err(RespError::Verbatim.into()) };
-                return Ok(Self::Verbatim { format: [a, b, c], text });
-            }
             b'*' => Self::Array,
             b'%' => Self::Map,
-            b'~' => Self::Set,
             b'>' => Self::Push,
             found => return Err(RespError::UnknownType(found).into()),
         };
@@ -137,12 +122,6 @@ fn string<'a>(scan: &mut Scanner<'a>) -> Result<Option<&'a [u8]>, Stop> {
 
 fn double(line: &[u8]) -> Result<f64, RespError> {
     core::str::from_utf8(line).ok().and_then(|line| line.parse().ok()).ok_or(RespError::Number)
-}
-
-fn big_number(line: &[u8]) -> Result<&[u8], RespError> {
-    let digits = line.strip_prefix(b"-").unwrap_or(line);
-    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-    if is_number { Ok(line) } else { Err(RespError::Number) }
 }
 
 /// The values inside an aggregate, in order. They are valid: `Value::parse` has checked them.

@@ -148,6 +148,6 @@ impl<'a> Scanner<'a> {
     }
 
     pub(super) fn too_long(&self) -> Stop {
-        RespError::TooLong { max: self.len_max }.into()
+        RespError::TooLong(self.len_max).into()
     }
 }

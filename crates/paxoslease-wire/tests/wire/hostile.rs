@@ -1,31 +1,12 @@
-//! Bytes from outside never cause a panic, and every kind of malformed input has its own error.
+//! Every kind of malformed input has its own error. That no input causes a panic, and that what
+//! decodes encodes to the same bytes again, is checked by the fuzz targets.
 
-use crate::samples::{Parts, SHAPES, encoded, frame_of, hello, messages_of, parts};
+use crate::samples::{Parts, SHAPES, encoded, frame_of, hello, messages_of};
 use paxoslease_core::{CellError, Message, TextError};
 use paxoslease_wire::{
-    DecodeError as E, FRAME_LEN_MAX, Farewell, FrameKind, FrameReader, FrameWriter, HEADER_LEN,
-    Hello, split_frame,
+    DecodeError as E, FRAME_LEN_MAX, Farewell, FrameKind, FrameReader, HEADER_LEN, Hello,
+    split_frame,
 };
-use proptest::prelude::*;
-
-/// Calls every decoder. What decodes must encode to the same bytes again.
-fn decode_all(bytes: &[u8]) {
-    if let Ok(Some((frame, rest))) = split_frame(bytes) {
-        assert_eq!([frame, rest].concat(), bytes);
-    }
-    if let (Ok(reader), Ok(messages)) = (FrameReader::new(bytes), messages_of(bytes)) {
-        let mut writer = FrameWriter::new(reader.header().sender);
-        if messages.iter().all(|message| writer.push(message)) {
-            assert_eq!(writer.finish(reader.header().counter), bytes);
-        }
-    }
-    if let Ok(hello) = Hello::decode(bytes) {
-        assert_eq!(Hello::decode(&encoded(&hello)), Ok(hello));
-    }
-    if let Ok(farewell) = Farewell::decode(bytes) {
-        let _shown = farewell.to_string();
-    }
-}
 
 /// A frame with one message, given as bytes.
 fn frame_with(body: &[u8]) -> Vec<u8> {
@@ -57,14 +38,14 @@ fn a_cut_frame_is_incomplete_and_never_decodes() {
     Farewell::encode(&"no", &mut farewell);
     for cut in 0..frame.len() {
         assert_eq!(split_frame(&frame[..cut]), Ok(None));
-        assert_eq!(error_of(&frame[..cut]), E::Truncated { field: "frame" });
+        assert_eq!(error_of(&frame[..cut]), E::Truncated("frame"));
     }
     for cut in 0..hello.len() {
         assert_eq!(split_frame(&hello[..cut]), Ok(None));
-        assert_eq!(Hello::decode(&hello[..cut]), Err(E::Truncated { field: "frame" }));
+        assert_eq!(Hello::decode(&hello[..cut]), Err(E::Truncated("frame")));
     }
     for cut in 0..farewell.len() {
-        assert_eq!(Farewell::decode(&farewell[..cut]), Err(E::Truncated { field: "frame" }));
+        assert_eq!(Farewell::decode(&farewell[..cut]), Err(E::Truncated("frame")));
     }
 }
 
@@ -75,43 +56,43 @@ fn a_message_cut_at_any_byte_names_the_field_it_ends_in() {
         let body = &frame[HEADER_LEN..];
         for cut in 1..body.len() {
             let error = error_of(&frame_with(&body[..cut]));
-            assert!(matches!(error, E::Truncated { .. }), "shape {shape} cut at {cut}: {error:?}");
+            assert!(matches!(error, E::Truncated(_)), "shape {shape} cut at {cut}: {error:?}");
         }
     }
     let propose = frame_of(&[Parts::typical(1).message()]);
     let field_at = |cut: usize| error_of(&frame_with(&propose[HEADER_LEN..HEADER_LEN + cut]));
-    assert_eq!(field_at(8), E::Truncated { field: "ballot" });
-    assert_eq!(field_at(12), E::Truncated { field: "ttl" });
-    assert_eq!(field_at(29), E::Truncated { field: "name" });
-    assert_eq!(field_at(30), E::Truncated { field: "holder" });
+    assert_eq!(field_at(8), E::Truncated("ballot"));
+    assert_eq!(field_at(12), E::Truncated("ttl"));
+    assert_eq!(field_at(29), E::Truncated("name"));
+    assert_eq!(field_at(30), E::Truncated("holder"));
 }
 
 #[test]
 fn an_impossible_length_is_refused_before_anything_is_buffered() {
     let too_long = (FRAME_LEN_MAX as u32 - 3).to_le_bytes();
-    assert_eq!(split_frame(&too_long), Err(E::FrameTooLong { len: FRAME_LEN_MAX as u32 - 3 }));
-    assert_eq!(split_frame(&[0xff; 4]), Err(E::FrameTooLong { len: u32::MAX }));
+    assert_eq!(split_frame(&too_long), Err(E::FrameTooLong(FRAME_LEN_MAX as u32 - 3)));
+    assert_eq!(split_frame(&[0xff; 4]), Err(E::FrameTooLong(u32::MAX)));
     assert_eq!(split_frame(&(FRAME_LEN_MAX as u32 - 4).to_le_bytes()), Ok(None));
     for len in 0..4 {
-        assert_eq!(split_frame(&[len, 0, 0, 0]), Err(E::FrameTooShort { len: len.into() }));
+        assert_eq!(split_frame(&[len, 0, 0, 0]), Err(E::FrameTooShort(len.into())));
     }
 }
 
 #[test]
 fn other_protocols_are_noticed_at_once() {
-    assert!(matches!(split_frame(b"GET / HTTP/1.1\r\n"), Err(E::FrameTooLong { .. })));
-    assert!(matches!(split_frame(b"*1\r\n$4\r\nPING\r\n"), Err(E::FrameTooLong { .. })));
+    assert!(matches!(split_frame(b"GET / HTTP/1.1\r\n"), Err(E::FrameTooLong(_))));
+    assert!(matches!(split_frame(b"*1\r\n$4\r\nPING\r\n"), Err(E::FrameTooLong(_))));
     let found = *b"XY";
-    assert_eq!(split_frame(b"\xff\0\0\0XY"), Err(E::Magic { found }), "with 251 bytes to come");
+    assert_eq!(split_frame(b"\xff\0\0\0XY"), Err(E::Magic(found)), "with 251 bytes to come");
 }
 
 #[test]
 fn a_frame_of_another_version_or_kind_says_so() {
     let mut frame = frame_of(&[]);
     frame[6] = 2;
-    assert_eq!(FrameReader::new(&frame).unwrap_err(), E::Version { found: 2 });
+    assert_eq!(FrameReader::new(&frame).unwrap_err(), E::Version(2));
     frame[7] = 9;
-    assert_eq!(FrameReader::new(&frame).unwrap_err(), E::UnknownKind { found: 9 });
+    assert_eq!(FrameReader::new(&frame).unwrap_err(), E::UnknownKind(9));
     let (expected, found) = (FrameKind::Messages, FrameKind::Hello);
     let error = FrameReader::new(&encoded(&hello())).unwrap_err();
     assert_eq!(error, E::UnexpectedKind { expected, found });
@@ -121,12 +102,12 @@ fn a_frame_of_another_version_or_kind_says_so() {
 fn bytes_behind_a_frame_or_a_greeting_are_an_error() {
     let mut frame = frame_of(&[]);
     frame.extend_from_slice(b"xyz");
-    assert_eq!(FrameReader::new(&frame).unwrap_err(), E::Trailing { extra: 3 });
+    assert_eq!(FrameReader::new(&frame).unwrap_err(), E::Trailing(3));
     let mut greeting = encoded(&hello());
     greeting.push(0);
-    assert_eq!(Hello::decode(&greeting), Err(E::Trailing { extra: 1 }));
+    assert_eq!(Hello::decode(&greeting), Err(E::Trailing(1)));
     greeting[0] += 1;
-    assert_eq!(Hello::decode(&greeting), Err(E::Trailing { extra: 1 }), "inside the frame");
+    assert_eq!(Hello::decode(&greeting), Err(E::Trailing(1)), "inside the frame");
 }
 
 #[test]
@@ -138,7 +119,7 @@ fn each_malformed_field_of_a_header_or_message_is_named() {
     frame[0] = 8;
     frame[8] = 1;
     frame[9] = 0;
-    assert_eq!(FrameReader::new(&frame).unwrap_err(), E::Truncated { field: "counter" });
+    assert_eq!(FrameReader::new(&frame).unwrap_err(), E::Truncated("counter"));
 
     let huge = (1u64 << 63).to_le_bytes();
     let without_node = 1024u64.to_le_bytes();
@@ -154,7 +135,7 @@ fn each_malformed_field_of_a_header_or_message_is_named() {
     assert_eq!(error_of(&spoiled(7, 22, b"\xff")), E::Holder(TextError::NotUtf8));
     assert_eq!(error_of(&frame_with(&[0x22, 0, 0])), E::Name(TextError::Empty));
     let not_minimal = error_of(&frame_with(&[0x22, 0, 0x81, 0x00, b'x']));
-    assert_eq!(not_minimal, E::LengthNotMinimal { field: "name" });
+    assert_eq!(not_minimal, E::LengthNotMinimal("name"));
 }
 
 #[test]
@@ -201,7 +182,7 @@ fn each_malformed_field_of_a_greeting_is_named() {
     assert_eq!(spoil(34, &[0]), E::CellName(TextError::Empty));
     assert_eq!(spoil(40, &[0]), E::Cell(CellError::MemberCount(0)));
     assert_eq!(spoil(40, &[10]), E::Cell(CellError::MemberCount(10)));
-    assert_eq!(spoil(40, &[4]), E::Truncated { field: "member" });
+    assert_eq!(spoil(40, &[4]), E::Truncated("member"));
     assert_eq!(spoil(41, &[0, 4]), E::Member(1024));
     assert!(matches!(spoil(41, &[2, 0]), E::Cell(CellError::DuplicateMember(_))));
     let mut long = encoded(&hello());
@@ -224,32 +205,4 @@ fn a_farewell_of_invalid_or_too_much_text_is_refused() {
     let error = TextError::TooLong { len: 513, max: 512 };
     assert_eq!(farewell(&[b'x'; 513]), Err(E::Farewell(error)));
     assert_eq!(farewell(b"\xff"), Err(E::Farewell(TextError::NotUtf8)));
-}
-
-proptest! {
-    #[test]
-    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-        decode_all(&bytes);
-        decode_all(&frame_with(&bytes));
-        let mut greeting = encoded(&hello())[..8].to_vec();
-        greeting.extend_from_slice(&bytes);
-        let len = (greeting.len() - 4) as u32;
-        greeting[..4].copy_from_slice(&len.to_le_bytes());
-        decode_all(&greeting);
-    }
-
-    #[test]
-    fn flipped_bits_never_panic_nor_decode_ambiguously(
-        all in prop::collection::vec(parts(), 1..5),
-        flips in prop::collection::vec(any::<prop::sample::Index>(), 1..4),
-    ) {
-        let messages: Vec<Message<'_>> = all.iter().map(Parts::message).collect();
-        for mut frame in [frame_of(&messages), encoded(&hello())] {
-            for flip in &flips {
-                let bit = flip.index(frame.len() * 8);
-                frame[bit / 8] ^= 1 << (bit % 8);
-            }
-            decode_all(&frame);
-        }
-    }
 }
