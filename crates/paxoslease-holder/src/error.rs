@@ -5,8 +5,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use paxoslease_core::{CommandError, TextError, TtlError};
+use paxoslease_core::{TextError, TtlError};
 
+use crate::limit::Limit;
 use crate::watch::LeaseInfo;
 
 /// What an error says about a missing majority when no node said more.
@@ -32,12 +33,17 @@ pub enum AskError {
     /// No majority of the cell answered in time, or contenders kept splitting the vote.
     #[error("no quorum: {0}")]
     NoQuorum(Cow<'static, str>),
-    /// The node was restarted and must not vote for a while.
-    #[error("in quarantine: {0}")]
-    Quarantine(String),
-    /// The node is at one of its limits.
-    #[error("at a limit: {0}")]
-    Busy(String),
+    /// As [`Self::NoQuorum`], and the node itself does not vote yet.
+    #[error("in quarantine for {0}")]
+    Quarantine(Quarantine),
+    /// The node is at one of its limits, or about to stop.
+    #[error("at a limit: {problem}")]
+    Busy {
+        /// The limit; `None` if the node stops, or is of another version.
+        limit: Option<Limit>,
+        /// The limit and its value, and what to do.
+        problem: String,
+    },
     /// The token is missing or unknown.
     #[error("not authenticated: {0}; check the token")]
     Unauthenticated(String),
@@ -61,6 +67,40 @@ pub enum AskError {
     /// The node or the client was shut down.
     #[error("the node or client that serves this handle was shut down")]
     Stopped,
+}
+
+/// Why a node does not vote yet: it may have granted leases that it does not know any more.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Quarantine {
+    /// How long until the node votes.
+    pub remaining: Duration,
+    /// Whether the node found its stable record when it started. It has none when it starts for the
+    /// first time.
+    pub has_record: bool,
+}
+
+impl Quarantine {
+    const SINCE_RESTART: &str = "this node was restarted, and leases that it granted may still be \
+                                 held; too few other nodes vote; retry then, or ask another node";
+    const NO_RECORD: &str = "this node has no record, so leases that it granted may still be held; \
+                             too few other nodes vote; retry then, or, if this cell never ran \
+                             before, start each node with --new-cell (in Rust: new_cell(true))";
+
+    /// Reads what [`Self`] displays. Nodes send that to clients.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (millis, reason) = text.split_once(" ms: ")?;
+        let remaining = Duration::from_millis(millis.parse().ok()?);
+        Some(Self { remaining, has_record: reason != Self::NO_RECORD })
+    }
+}
+
+impl fmt::Display for Quarantine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let reason = if self.has_record { Self::SINCE_RESTART } else { Self::NO_RECORD };
+        // Rounded up: a quarantine of less than a millisecond is not over yet.
+        write!(f, "{} ms: {reason}", self.remaining.as_nanos().div_ceil(1_000_000))
+    }
 }
 
 /// Why a lease was not granted. Nothing is held, and nothing was changed that outlives the ttl.
@@ -123,6 +163,16 @@ pub enum ReleaseError {
     Unconfirmed(#[from] AskError),
 }
 
+/// A lease was lost while work ran under it ([`LeaseGuard::run`](crate::LeaseGuard::run)).
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{name:?} (fence {fence}) was lost during the work; acquire it anew")]
+pub struct LeaseLost {
+    /// The name.
+    pub name: String,
+    /// The fence of the tenure that is over.
+    pub fence: u64,
+}
+
 impl AskError {
     /// No majority answered, and no node said why.
     pub const NO_MAJORITY: Self = Self::NoQuorum(Cow::Borrowed(NO_MAJORITY));
@@ -131,17 +181,6 @@ impl AskError {
     #[must_use]
     pub const fn is_lack_of_trust(&self) -> bool {
         matches!(self, Self::Unauthenticated(_) | Self::Denied(_) | Self::Tls { .. })
-    }
-}
-
-impl From<CommandError> for AcquireError {
-    fn from(error: CommandError) -> Self {
-        match error {
-            CommandError::Ttl(error) => Self::Ttl(error),
-            CommandError::TooManyRounds(_) | CommandError::TooManyWaiters(_) => {
-                Self::Ask(AskError::Busy(error.to_string()))
-            }
-        }
     }
 }
 
@@ -156,5 +195,19 @@ impl fmt::Display for HeldBy<'_> {
         // To the millisecond: a hint needs no more.
         let remaining = Duration::from_millis(remaining.as_millis() as u64);
         write!(f, "{holder:?} (fence {fence}) for {remaining:?} at most unless renewed")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quarantine_is_read_as_it_is_shown() {
+        for has_record in [false, true] {
+            let quarantine = Quarantine { remaining: Duration::from_millis(41_250), has_record };
+            assert_eq!(Quarantine::parse(&quarantine.to_string()), Some(quarantine));
+        }
+        assert_eq!(Quarantine::parse("soon"), None);
     }
 }

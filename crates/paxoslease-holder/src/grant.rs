@@ -5,7 +5,8 @@ use std::time::Duration;
 use paxoslease_clock::Clock;
 use paxoslease_core::{Belief, Ttl};
 
-/// A lease without a guard, from [`crate::Acquire::detached`] or from a renewal by fence.
+/// A lease without a guard, from [`Acquire::detached`](crate::Acquire::detached) or from a
+/// renewal by fence.
 ///
 /// It lasts for its ttl and no longer. Keep the fence to renew or release the lease, from here or
 /// from another process.

@@ -1,8 +1,8 @@
 //! A lease that is held: it renews itself, and it is released when it is dropped.
 
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use paxoslease_core::Label;
 
 use crate::block_on;
-use crate::error::{AskError, ReleaseError};
+use crate::error::{AskError, LeaseLost, ReleaseError};
 use crate::transport::{Caller, ReleaseOutcome, Request, Stage, Ticket, Transport};
 
 /// The state of a lease.
@@ -42,6 +42,8 @@ pub struct LeaseGuard {
     label: Label,
     fence: u64,
     ttl: Duration,
+    /// The renewals and the state that [`Self::changed`] returned last.
+    seen: (u64, LeaseState),
 }
 
 impl LeaseGuard {
@@ -52,7 +54,7 @@ impl LeaseGuard {
         fence: u64,
         ttl: Duration,
     ) -> Self {
-        Self { transport, ticket, label, fence, ttl }
+        Self { transport, ticket, label, fence, ttl, seen: (0, LeaseState::Held) }
     }
 
     /// The name that is held.
@@ -115,61 +117,85 @@ impl LeaseGuard {
         (belief.remaining(now), late)
     }
 
-    /// Waits until the state is not `than`, and returns it. Cancel-safe.
-    ///
-    /// ```no_run
-    /// # async fn example(lease: paxoslease_holder::LeaseGuard) {
-    /// use paxoslease_holder::LeaseState;
-    /// let mut state = lease.state();
-    /// while state != LeaseState::Lost {
-    ///     state = lease.state_other(state).await;
-    ///     println!("now {state:?}");
-    /// }
-    /// # }
-    /// ```
-    pub async fn state_other(&self, than: LeaseState) -> LeaseState {
-        loop {
-            let changed = self.ticket.changed.listen();
-            let state = self.state();
-            if state != than {
-                return state;
-            }
-            changed.await;
-        }
-    }
-
     /// How often the lease was renewed.
     #[must_use]
     pub fn renewals(&self) -> u64 {
         self.ticket.lock().renewals
     }
 
-    /// Waits until the number of renewals is not `than`, or the lease is lost, and returns it. For
-    /// programs that tell others until when the lease is held. Cancel-safe.
-    pub async fn renewals_other(&self, than: u64) -> u64 {
+    /// Waits until the lease is renewed or its state changes, and returns the state. Like
+    /// `changed()` of a tokio watch, it compares with what the last call returned, so no change
+    /// between two calls goes unnoticed. Returns [`LeaseState::Lost`] at once when the lease is
+    /// over. Cancel-safe.
+    ///
+    /// ```no_run
+    /// # async fn example(mut lease: paxoslease_holder::LeaseGuard) {
+    /// use paxoslease_holder::LeaseState;
+    /// while lease.changed().await != LeaseState::Lost {
+    ///     println!("{:?}, for {:?} at least", lease.state(), lease.remaining());
+    /// }
+    /// # }
+    /// ```
+    pub async fn changed(&mut self) -> LeaseState {
         loop {
             let changed = self.ticket.changed.listen();
-            let renewals = self.renewals();
-            if renewals != than || !self.is_held() {
-                return renewals;
+            let now = (self.renewals(), self.state());
+            if now != self.seen || now.1 == LeaseState::Lost {
+                self.seen = now;
+                return now.1;
             }
             changed.await;
         }
+    }
+
+    /// Like [`Self::changed`], but blocks this thread.
+    pub fn changed_blocking(&mut self) -> LeaseState {
+        block_on(self.changed())
     }
 
     /// Waits until the lease is lost, and returns *before* another holder can have it, as long as
     /// this process is scheduled in time. Cancel-safe. Take it as the signal to stop; ask
     /// [`Self::is_held`] before anything that must not happen twice.
     pub async fn lost(&self) {
-        let mut state = LeaseState::Held;
-        while state != LeaseState::Lost {
-            state = self.state_other(state).await;
+        loop {
+            let changed = self.ticket.changed.listen();
+            if !self.is_held() {
+                return;
+            }
+            changed.await;
         }
     }
 
     /// Like [`Self::lost`], but blocks this thread.
     pub fn lost_blocking(&self) {
         block_on(self.lost());
+    }
+
+    /// Runs `work` while the lease is held. If the lease is lost first, drops `work` where it
+    /// waits, and fails. Runs on any executor. Dropping the future drops `work` and keeps the
+    /// lease.
+    ///
+    /// ```no_run
+    /// # use std::error::Error;
+    /// # async fn example(lease: paxoslease_holder::LeaseGuard) -> Result<(), Box<dyn Error>> {
+    /// # async fn copy_to_store(fence: u64) -> u64 { fence }
+    /// let copied = lease.run(copy_to_store(lease.fence())).await?;
+    /// lease.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// When the lease is not held any more. `work` may have ended even so: success means that the
+    /// lease was held until the end of `work`.
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, LeaseLost> {
+        let (mut work, mut lost) = (pin!(work), pin!(self.lost()));
+        let ended = poll_fn(|context| match lost.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => work.as_mut().poll(context).map(Some),
+        });
+        let ended = ended.await.filter(|_| self.is_held());
+        ended.ok_or_else(|| LeaseLost { name: self.name().to_owned(), fence: self.fence })
     }
 
     /// Releases the lease and waits until a majority confirmed it, so that the next acquire finds

@@ -15,15 +15,17 @@ mod blocking;
 mod error;
 mod grant;
 mod lease;
+mod limit;
 mod status;
 pub mod transport;
 mod watch;
 
 pub use acquire::{Acquire, Acquiring, Detached};
 pub use blocking::block_on;
-pub use error::{AcquireError, AskError, ReleaseError, RenewError};
+pub use error::{AcquireError, AskError, LeaseLost, Quarantine, ReleaseError, RenewError};
 pub use grant::Grant;
 pub use lease::{LeaseGuard, LeaseState};
+pub use limit::Limit;
 pub use paxoslease_core::{TextError, TtlError};
 pub use status::{PeerStatus, QueuedName, Rates, Role, Status, UnknownRole};
 pub use watch::{Change, Filter, LeaseInfo, Watch};

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use crate::error::Quarantine;
+
 /// A node's view of the cell.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Status {
@@ -21,13 +23,16 @@ pub struct Status {
     /// The longest lease that the cell grants.
     #[serde(rename = "max_lease_ms", serialize_with = "millis")]
     pub max_lease: Duration,
-    /// Whether the node reaches a majority of members that vote, itself included, and can issue
-    /// ballots: what an acquire needs, as far as the node can tell. Nodes in quarantine do not
-    /// count.
+    /// Whether the node votes, if it is a member, reaches a majority of members that vote, itself
+    /// included, and can issue ballots. A node in quarantine is not ready, although it may find a
+    /// majority of others.
     pub ready: bool,
-    /// How long the node does not vote yet after its restart.
+    /// How long the node does not vote yet after its start.
     #[serde(rename = "quarantine_remaining_ms", serialize_with = "millis")]
     pub quarantine_remaining: Duration,
+    /// Whether the node found its stable record when it started. It has none when it starts for the
+    /// first time.
+    pub has_record: bool,
     /// Its peers.
     pub peers: Vec<PeerStatus>,
     /// Names that its acceptor keeps, idle ones included.
@@ -56,6 +61,15 @@ pub struct Status {
     pub ballot_problem: Option<String>,
     /// How much of the space of ballot counters is left: 1 for all of it, 0 for none.
     pub ballots_remaining_ratio: f64,
+}
+
+impl Status {
+    /// The quarantine of this node, if it is in one.
+    #[must_use]
+    pub fn quarantine(&self) -> Option<Quarantine> {
+        let Self { quarantine_remaining: remaining, has_record, .. } = *self;
+        (!remaining.is_zero()).then_some(Quarantine { remaining, has_record })
+    }
 }
 
 /// What a node does in its cell.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use paxoslease_clock::Clock;
 use paxoslease_core::{Belief, Holder, Label, Name, Tenure, Ttl, TtlError};
 
-pub use crate::watch::{Subscription, subscribe};
+pub use crate::watch::{Subscription, prefix_of, subscribe};
 pub use guards::{Due, Guard, GuardId, Guards, is_worthwhile};
 pub(crate) use ticket::Stage;
 pub use ticket::{Caller, ReleaseOutcome, State, Ticket, TicketPool};
@@ -78,8 +78,8 @@ pub struct AcquireRequest {
     pub ttl: Ttl,
     /// How long to queue while another holder has the lease.
     pub wait: Duration,
-    /// Whether the serving thread renews the lease ([`crate::LeaseGuard`]), or the caller does
-    /// ([`crate::Grant`]).
+    /// Whether the serving thread renews the lease ([`LeaseGuard`](crate::LeaseGuard)), or the
+    /// caller does ([`Grant`]).
     pub renewed: bool,
 }
 
@@ -134,10 +134,19 @@ pub(crate) fn checked_ttl(asked: Duration) -> Result<Ttl, TtlError> {
     Ttl::from_duration(asked).ok_or(TtlError::TooLong { asked, max_lease: Ttl::MAX })
 }
 
+/// The name of the user: cron sets LOGNAME, and services often have no variable at all.
+fn user_name() -> String {
+    let of_variable = |name| std::env::var(name).ok().filter(|user| !user.is_empty());
+    let uid = nix::unistd::Uid::effective();
+    let of_uid = || nix::unistd::User::from_uid(uid).ok()?.map(|user| user.name);
+    let name = of_variable("USER").or_else(|| of_variable("LOGNAME")).or_else(of_uid);
+    name.unwrap_or_else(|| uid.to_string())
+}
+
 /// `user@host:pid`, cut to the longest holder text.
 #[must_use]
 pub fn default_holder() -> String {
-    let user = std::env::var("USER").unwrap_or_else(|_| "unknown".to_owned());
+    let user = user_name();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let mut holder = format!("{user}@{host}:{}", std::process::id());
     holder.truncate(holder.floor_char_boundary(Holder::LEN_MAX));

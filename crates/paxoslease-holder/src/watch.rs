@@ -6,11 +6,15 @@
 
 use std::any::Any;
 use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
+use futures_core::Stream;
 use paxoslease_core::{Name, Sighting};
 use serde::Serialize;
 
@@ -28,8 +32,7 @@ pub struct LeaseInfo {
     pub name: String,
     /// The holder text.
     pub holder: String,
-    /// The fence of that tenure. Only a tenure that was granted to you is yours to renew or release
-    /// (P7).
+    /// The fence of that tenure. Only its holder may renew or release it.
     pub fence: u64,
     /// How long the lease lasted unless renewed, when it was seen.
     pub remaining: Duration,
@@ -130,7 +133,7 @@ impl fmt::Debug for Filter {
 /// A stream of [`Change`]s.
 #[must_use = "a watch that is dropped sees nothing"]
 pub struct Watch {
-    changes: Receiver<Arc<Change>>,
+    changes: Pin<Box<Receiver<Arc<Change>>>>,
     lag: Arc<Lag>,
     /// What has to live as long as the watch.
     _kept: Option<Arc<dyn Any + Send + Sync>>,
@@ -146,16 +149,7 @@ impl Watch {
     /// The next change; `None` once the node or client is shut down, or no endpoint trusts the
     /// client, which the last [`Change::Disconnected`] said. Cancel-safe.
     pub async fn next(&mut self) -> Option<Change> {
-        loop {
-            if let Some(missed) = self.missed() {
-                return Some(missed);
-            }
-            let change = self.changes.recv().await.ok()?;
-            self.lag.queued.fetch_sub(change.cost(), Ordering::Relaxed);
-            if *change != WAKE_UP {
-                return Some(Arc::unwrap_or_clone(change));
-            }
-        }
+        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
 
     /// Like [`Self::next`], but blocks this thread.
@@ -166,6 +160,26 @@ impl Watch {
     fn missed(&self) -> Option<Change> {
         let missed = self.lag.missed.swap(0, Ordering::SeqCst);
         (missed > 0).then_some(Change::Missed(missed))
+    }
+}
+
+/// The same as [`Watch::next`].
+impl Stream for Watch {
+    type Item = Change;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Change>> {
+        loop {
+            if let Some(missed) = self.missed() {
+                return Poll::Ready(Some(missed));
+            }
+            let Some(change) = ready!(self.changes.as_mut().poll_next(context)) else {
+                return Poll::Ready(None);
+            };
+            self.lag.queued.fetch_sub(change.cost(), Ordering::Relaxed);
+            if *change != WAKE_UP {
+                return Poll::Ready(Some(Arc::unwrap_or_clone(change)));
+            }
+        }
     }
 }
 
@@ -193,10 +207,17 @@ pub fn subscribe(
     filter: Filter,
     kept: Option<Arc<dyn Any + Send + Sync>>,
 ) -> (Subscription, Watch) {
+    let prefix = prefix_of(prefix);
     let (sender, receiver) = async_channel::unbounded();
     let lag = Arc::<Lag>::default();
-    let watch = Watch { changes: receiver, lag: Arc::clone(&lag), _kept: kept };
+    let watch = Watch { changes: Box::pin(receiver), lag: Arc::clone(&lag), _kept: kept };
     (Subscription { prefix: prefix.into(), filter, changes: sender, lag }, watch)
+}
+
+/// The prefix that a pattern means: `jobs/*` is the same as `jobs/`.
+#[must_use]
+pub fn prefix_of(pattern: &str) -> &str {
+    pattern.strip_suffix('*').unwrap_or(pattern)
 }
 
 impl Subscription {
@@ -250,7 +271,9 @@ impl Subscription {
 
 #[cfg(test)]
 mod tests {
-    use std::task::{Context, Poll, Waker};
+    use std::future::Future as _;
+    use std::pin::pin;
+    use std::task::Waker;
 
     use super::*;
 
@@ -302,6 +325,7 @@ mod tests {
         let told = Poll::Ready(Some(Change::Missed(1)));
         assert_eq!(waiting.as_mut().poll(&mut context), told);
         drop(waiting);
+        assert_eq!(pin!(watch.next()).poll(&mut context), Poll::Pending, "once");
         assert_eq!(watch.lag.queued.load(Ordering::Relaxed), 0);
     }
 
