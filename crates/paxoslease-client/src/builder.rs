@@ -12,7 +12,7 @@ const PORT: u16 = 7400;
 
 /// The settings of a client, from [`Client::builder`].
 #[derive(Clone)]
-#[must_use = "a builder does nothing until `start`"]
+#[must_use = "a builder does nothing until `build`"]
 pub struct Builder {
     pub(crate) endpoints: Vec<String>,
     pub(crate) request_timeout: Duration,
@@ -91,7 +91,7 @@ impl Builder {
     ///
     /// # Errors
     /// When there is no endpoint, one is not valid, or the system has no thread left.
-    pub fn start(mut self) -> Result<Client, StartError> {
+    pub fn build(mut self) -> Result<Client, StartError> {
         if self.endpoints.is_empty() {
             return Err(StartError::NoEndpoint);
         }

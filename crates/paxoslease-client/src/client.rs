@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use paxoslease_clock::Clock;
-use paxoslease_core::Name;
+use paxoslease_core::{Holder, Label, Name, Tenure};
 use paxoslease_holder::transport::{self, Request, TicketPool, Transport, subscribe};
 use paxoslease_holder::{
     Acquire, AskError, Filter, Grant, LeaseInfo, ReleaseError, RenewError, Watch, block_on,
@@ -14,7 +14,7 @@ use paxoslease_holder::{
 use tokio::sync::mpsc::{self, UnboundedSender};
 
 use crate::builder::{self, Builder};
-use crate::command::{Command, Query, Reply};
+use crate::command::{Command, Query, Release, ReleaseReply, Reply};
 use crate::driver;
 use crate::error::StartError;
 use crate::list::List;
@@ -90,7 +90,7 @@ impl Transport for Shared {
 }
 
 impl Client {
-    /// The default settings, to change before [`Builder::start`].
+    /// The default settings, to change before [`Builder::build`].
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -100,18 +100,18 @@ impl Client {
     ///
     /// # Errors
     /// When an endpoint is not valid, or the system has no thread left.
-    pub fn connect(endpoints: &str) -> Result<Self, StartError> {
-        Self::builder().endpoints(endpoints).start()
+    pub fn new(endpoints: &str) -> Result<Self, StartError> {
+        Self::builder().endpoints(endpoints).build()
     }
 
     /// A client of the cell whose endpoints are in `PAXOSLEASE_ENDPOINTS`; `127.0.0.1:7400` when
     /// that is not set.
     ///
     /// # Errors
-    /// As for [`Self::connect`].
+    /// Those of [`Self::new`].
     pub fn from_env() -> Result<Self, StartError> {
         let given = std::env::var(ENDPOINTS_VARIABLE);
-        Self::connect(given.as_deref().unwrap_or("127.0.0.1:7400"))
+        Self::new(given.as_deref().unwrap_or("127.0.0.1:7400"))
     }
 
     pub(crate) fn start(config: Builder) -> Result<Self, StartError> {
@@ -132,17 +132,18 @@ impl Client {
     /// reachable. Options come before `await`:
     /// `client.acquire("jobs/nightly", ttl).holder("me").wait(Duration::from_secs(5)).await`.
     ///
-    /// A wait that ends without a majority ends with [`crate::AskError::NoQuorum`] or
-    /// [`crate::AskError::Quarantine`], not with [`crate::AcquireError::Held`]. To get these errors
-    /// at once, call [`Self::try_acquire`] first. If no node answers at all, that is an error at
-    /// once: the endpoints may be wrong.
+    /// A wait that ends without a majority ends with [`AskError::NoQuorum`] or
+    /// [`AskError::Quarantine`], not with [`AcquireError::Held`](crate::AcquireError::Held). To get
+    /// these errors at once, call [`Self::try_acquire`] first. If no node answers at all, that is
+    /// an error at once: the endpoints may be wrong.
     ///
     /// Cancel-safe: dropping the future cancels the acquire.
     pub fn acquire<'a>(&'a self, name: &'a str, ttl: Duration) -> Acquire<'a> {
         Acquire::new(self.transport(), name, ttl, Duration::MAX)
     }
 
-    /// Acquires a lease without waiting: [`crate::AcquireError::Held`] names another holder.
+    /// Acquires a lease without waiting: [`AcquireError::Held`](crate::AcquireError::Held) names
+    /// another holder.
     pub fn try_acquire<'a>(&'a self, name: &'a str, ttl: Duration) -> Acquire<'a> {
         Acquire::new(self.transport(), name, ttl, Duration::ZERO)
     }
@@ -152,7 +153,8 @@ impl Client {
     }
 
     /// Renews a tenure that was granted to this holder, here or in another process. Never renew a
-    /// tenure that a hint has shown (P7). A [`crate::LeaseGuard`] renews itself.
+    /// tenure that a hint has shown: it belongs to its holder. A [`LeaseGuard`](crate::LeaseGuard)
+    /// renews itself.
     ///
     /// # Errors
     /// When that tenure is over, the ttl is out of bounds, or no node answers. The end of the lease
@@ -172,7 +174,7 @@ impl Client {
     }
 
     /// Releases a tenure that was granted to this holder, here or in another process. The holder
-    /// must have stopped using the lease before (P6). A [`crate::LeaseGuard`] does all that.
+    /// must have stopped using the lease before. A [`LeaseGuard`](crate::LeaseGuard) does all that.
     ///
     /// # Errors
     /// When that tenure was over, or no node confirmed. The lease is not held in any case.
@@ -183,6 +185,34 @@ impl Client {
     /// Like [`Self::release`], but blocks this thread.
     pub fn release_blocking(&self, name: &str, fence: u64) -> Result<(), ReleaseError> {
         block_on(self.release(name, fence))
+    }
+
+    /// Releases the tenure of another holder, by an operator: with a token, that requires `admin`.
+    /// The fence is that of a hint, such as [`Self::get`].
+    ///
+    /// This breaks the promise of one holder. The old holder learns of it only when it renews, and
+    /// believes in its lease until then, or until its belief ends. The next holder has a higher
+    /// fence, so a store that checks fences refuses the old holder after the next one wrote.
+    ///
+    /// # Errors
+    /// When that tenure was over, the token lacks `admin`, or no node confirmed. A release that no
+    /// node confirmed may still happen.
+    pub async fn force_release(&self, name: &str, fence: u64) -> Result<(), ReleaseError> {
+        let name = Name::new(name).map_err(AskError::Name)?;
+        let Some(tenure) = Tenure::from_fence(fence) else {
+            return Err(ReleaseError::NotHeld { name: name.to_string(), fence });
+        };
+        let label = Label::new(name, Holder::NONE);
+        let command = |reply| {
+            let reply = ReleaseReply::Caller(reply);
+            Command::ForceRelease(Release { label, tenure, forced: true, reply })
+        };
+        self.shared.ask(command).await
+    }
+
+    /// Like [`Self::force_release`], but blocks this thread.
+    pub fn force_release_blocking(&self, name: &str, fence: u64) -> Result<(), ReleaseError> {
+        block_on(self.force_release(name, fence))
     }
 
     /// The holder of a name, as a majority reported it a moment ago. A hint: only the holder knows
@@ -201,12 +231,14 @@ impl Client {
     }
 
     /// The leases of names that begin with `prefix`, as one node sees them, page by page. Hints.
+    /// A star at the end is ignored: `jobs/*` is the same as `jobs/`.
     pub fn list(&self, prefix: &str) -> List {
         List::new(self.clone(), prefix)
     }
 
-    /// Follows leases of names that begin with `prefix`, as one node sees them. Hints. When its
-    /// connection breaks, the watch reports that and continues at another node.
+    /// Follows leases of names that begin with `prefix`, as one node sees them. Hints. A star at
+    /// the end is ignored. When its connection breaks, the watch reports that and continues at
+    /// another node.
     pub fn watch(&self, prefix: &str) -> Watch {
         // The client runs as long as the watch exists.
         let kept = Arc::<Shared>::clone(&self.shared);

@@ -1,11 +1,11 @@
 //! What handles and guards ask of the client's thread.
 
+use async_channel::Sender;
 use paxoslease_core::{Belief, Label, Tenure, Ttl};
 use paxoslease_holder::transport::{Caller, Request, Subscription};
 use paxoslease_holder::{AskError, LeaseInfo, ReleaseError, RenewError};
-use tokio::sync::watch;
 
-use crate::election::Leader;
+use crate::election::LeaderChange;
 use crate::list::{Page, PageStart};
 use crate::status::NodeStatus;
 
@@ -14,6 +14,8 @@ pub(crate) type Reply<T, E = AskError> = oneshot::Sender<Result<T, E>>;
 pub(crate) enum Command {
     /// From a handle or a guard.
     Request(Request),
+    /// By an operator, for a tenure of another holder.
+    ForceRelease(Release),
     /// For the node of the current connection.
     Query(Query),
     StatusOf {
@@ -23,7 +25,7 @@ pub(crate) enum Command {
     Watch(Subscription),
     Observe {
         name: Box<str>,
-        leader: watch::Sender<Option<Leader>>,
+        changes: Sender<LeaderChange>,
     },
     Stop,
 }
@@ -56,6 +58,7 @@ pub(crate) struct Renew {
 pub(crate) struct Release {
     pub(crate) label: Label,
     pub(crate) tenure: Tenure,
+    pub(crate) forced: bool,
     pub(crate) reply: ReleaseReply,
 }
 

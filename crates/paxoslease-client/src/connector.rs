@@ -1,5 +1,5 @@
 //! Decides which endpoint the client dials, and when, and tells the engine what became of its
-//! connection. There is no socket here: [`crate::driver`] has those.
+//! connection. There is no socket here: `driver` has those.
 
 use std::fmt::Display;
 use std::time::Duration;

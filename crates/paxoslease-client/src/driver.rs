@@ -145,8 +145,8 @@ impl Driver {
             Command::Watch(subscription) => {
                 spawn_local(follow::watch(dialler, endpoint, subscription));
             }
-            Command::Observe { name, leader } => {
-                spawn_local(follow::observe(dialler, endpoint, name, leader));
+            Command::Observe { name, changes } => {
+                spawn_local(follow::observe(dialler, endpoint, name, changes));
             }
             Command::StatusOf { endpoint, reply } => {
                 spawn_local(async move {

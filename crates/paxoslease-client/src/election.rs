@@ -2,16 +2,16 @@
 //!
 //! The leader knows by its [`LeaseGuard`] that it leads. All others have hints.
 
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use paxoslease_holder::block_on;
-use tokio::sync::watch;
+use async_channel::Receiver;
+use futures_core::Stream;
+use paxoslease_holder::{AcquireError, AskError, LeaseGuard, LeaseInfo, block_on};
 
 use crate::client::Client;
 use crate::command::Command;
-use paxoslease_holder::LeaseGuard;
-use paxoslease_holder::LeaseInfo;
-use paxoslease_holder::{AcquireError, AskError, ReleaseError};
 
 /// The default ttl of a leadership.
 const TTL: Duration = Duration::from_secs(15);
@@ -24,10 +24,10 @@ const TTL: Duration = Duration::from_secs(15);
 ///
 /// let client = Client::from_env()?;
 /// let election = Election::new(&client, "scheduler").holder("10.0.0.7:9000");
-/// let leadership = election.campaign().await?; // Waits for its turn.
-/// println!("leader with fence {}", leadership.guard().fence());
-/// leadership.guard().lost().await; // Or lead until asked to stop, and then:
-/// leadership.resign().await?; // the next candidate takes over at once.
+/// let lease = election.campaign().await?; // Waits for its turn.
+/// println!("leader with fence {}", lease.fence());
+/// lease.lost().await; // Or lead until asked to stop, and then:
+/// lease.release().await?; // the next candidate takes over at once.
 /// # Ok(())
 /// # }
 /// ```
@@ -47,6 +47,15 @@ pub struct Leader {
     pub holder: String,
     /// The fence of its tenure.
     pub fence: u64,
+}
+
+/// What an observer of an election is told: a hint.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LeaderChange {
+    /// This candidate leads.
+    Elected(Leader),
+    /// No candidate leads.
+    Vacant,
 }
 
 impl From<LeaseInfo> for Leader {
@@ -74,20 +83,21 @@ impl Election {
         self
     }
 
-    /// Waits until this candidate leads. Cancel-safe: dropping the future withdraws.
+    /// Waits until this candidate leads, and returns the lease of the leader. Releasing or dropping
+    /// the lease resigns. Cancel-safe: dropping the future withdraws.
     ///
     /// # Errors
     /// When no node answers at all, or the name, holder text or ttl is out of bounds.
-    pub async fn campaign(&self) -> Result<Leadership, AcquireError> {
+    pub async fn campaign(&self) -> Result<LeaseGuard, AcquireError> {
         let mut acquire = self.client.acquire(&self.name, self.ttl);
         if let Some(holder) = &self.holder {
             acquire = acquire.holder(holder);
         }
-        Ok(Leadership { guard: acquire.await? })
+        acquire.await
     }
 
     /// Like [`Self::campaign`], but blocks this thread.
-    pub fn campaign_blocking(&self) -> Result<Leadership, AcquireError> {
+    pub fn campaign_blocking(&self) -> Result<LeaseGuard, AcquireError> {
         block_on(self.campaign())
     }
 
@@ -106,38 +116,12 @@ impl Election {
 
     /// Follows who leads. Hints, of which the observer keeps the latest only.
     pub fn observe(&self) -> Observer {
-        let (leader, seen) = watch::channel(None);
+        // One place: a new change replaces one that the observer has not taken.
+        let (changes, seen) = async_channel::bounded(1);
         let name = self.name.as_str().into();
         // A client that was shut down ends the stream at once.
-        let _stopped = self.client.shared.post(Command::Observe { name, leader });
-        Observer { seen, _client: self.client.clone() }
-    }
-}
-
-/// Leading, from [`Election::campaign`]. Dropping it resigns in the background.
-#[derive(Debug)]
-#[must_use = "dropping a leadership resigns at once"]
-pub struct Leadership {
-    guard: LeaseGuard,
-}
-
-impl Leadership {
-    /// The lease of the leader: whether it is held, its fence, and when it is lost.
-    pub const fn guard(&self) -> &LeaseGuard {
-        &self.guard
-    }
-
-    /// Stops leading. The next candidate leads at once.
-    ///
-    /// # Errors
-    /// As for [`LeaseGuard::release`]. The leadership is over in any case.
-    pub async fn resign(self) -> Result<(), ReleaseError> {
-        self.guard.release().await
-    }
-
-    /// Like [`Self::resign`], but blocks this thread.
-    pub fn resign_blocking(self) -> Result<(), ReleaseError> {
-        block_on(self.resign())
+        let _stopped = self.client.shared.post(Command::Observe { name, changes });
+        Observer { seen: Box::pin(seen), _client: self.client.clone() }
     }
 }
 
@@ -145,22 +129,30 @@ impl Leadership {
 #[derive(Debug)]
 #[must_use = "dropping an observer ends it"]
 pub struct Observer {
-    seen: watch::Receiver<Option<Leader>>,
+    seen: Pin<Box<Receiver<LeaderChange>>>,
     /// The client runs as long as the observer exists.
     _client: Client,
 }
 
 impl Observer {
-    /// Waits for a change and returns the leader, if one is known; the outer `None` once the client
-    /// is shut down, or no endpoint trusts it. The first answer comes as soon as a node has
-    /// replied. Only the latest change counts: the observer skips older ones. Cancel-safe.
-    pub async fn next(&mut self) -> Option<Option<Leader>> {
-        self.seen.changed().await.ok()?;
-        Some(self.seen.borrow_and_update().clone())
+    /// Waits for a change; `None` once the client is shut down, or no endpoint trusts it. The first
+    /// answer comes as soon as a node has replied. Only the latest change counts: the observer
+    /// skips older ones. Cancel-safe.
+    pub async fn next(&mut self) -> Option<LeaderChange> {
+        self.seen.recv().await.ok()
     }
 
     /// Like [`Self::next`], but blocks this thread.
-    pub fn next_blocking(&mut self) -> Option<Option<Leader>> {
+    pub fn next_blocking(&mut self) -> Option<LeaderChange> {
         block_on(self.next())
+    }
+}
+
+/// The same as [`Observer::next`].
+impl Stream for Observer {
+    type Item = LeaderChange;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.seen.as_mut().poll_next(context)
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Commands and bytes go in, bytes come out. `now` is always an argument, and the caller reads it
 //! *before* it sends the bytes (T2). Whatever a node replies, a lease lasts at most the requested
-//! ttl, counted from then. There is no socket and no timer here; [`crate::driver`] has those.
+//! ttl, counted from then. There is no socket and no timer here; `driver` has those.
 
 mod acquires;
 pub(crate) mod protocol;
@@ -110,6 +110,7 @@ impl Engine {
         }
         match command {
             Command::Request(request) => self.request(now, request),
+            Command::ForceRelease(release) => self.enqueue(now, NodeRequest::Release(release)),
             Command::Query(query) => self.enqueue(now, NodeRequest::Query(query)),
             Command::Stop => self.stop(now),
             Command::StatusOf { .. } | Command::Watch(_) | Command::Observe { .. } => {
@@ -135,7 +136,10 @@ impl Engine {
             }
             Request::ReleaseTenure { label, tenure, reply } => {
                 let reply = reply.map_or(ReleaseReply::None, ReleaseReply::Caller);
-                self.enqueue(now, NodeRequest::Release(Release { label, tenure, reply }));
+                self.enqueue(
+                    now,
+                    NodeRequest::Release(Release { label, tenure, forced: false, reply }),
+                );
             }
         }
     }
@@ -148,13 +152,13 @@ impl Engine {
             return waker.into_iter().for_each(std::task::Waker::wake);
         };
         let (label, tenure, reply) = (guard.label, guard.tenure, ReleaseReply::Guard(caller));
-        self.enqueue(now, NodeRequest::Release(Release { label, tenure, reply }));
+        self.enqueue(now, NodeRequest::Release(Release { label, tenure, forced: false, reply }));
     }
 
     /// Releases a lease without a caller that waits for the result.
     fn release_in_background(&mut self, now: Instant, label: Label, tenure: Tenure) {
         let reply = ReleaseReply::None;
-        self.enqueue(now, NodeRequest::Release(Release { label, tenure, reply }));
+        self.enqueue(now, NodeRequest::Release(Release { label, tenure, forced: false, reply }));
     }
 
     /// Ends every belief and releases the leases. [`Self::is_done`] tells when that is done.

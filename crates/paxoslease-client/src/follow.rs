@@ -5,13 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_channel::Sender;
 use paxoslease_holder::transport::Subscription;
 use paxoslease_holder::{AskError, Change, LeaseInfo};
 use paxoslease_wire::resp::Value;
-use tokio::sync::watch::Sender;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::election::Leader;
+use crate::election::LeaderChange;
 use crate::engine::protocol::{self, Push, Refusal, Word, put, put_get, put_status, unexpected};
 use crate::link::{Dialler, Link, LinkError};
 use crate::status::NodeStatus;
@@ -61,18 +61,18 @@ pub(crate) async fn observe(
     dialler: Rc<Dialler>,
     first: usize,
     name: Box<str>,
-    leader: Sender<Option<Leader>>,
+    changes: Sender<LeaderChange>,
 ) {
     let observer = LeaderFollower {
         name: &name,
-        leader: &leader,
+        changes: &changes,
+        last: None,
         ask_at: None,
         is_asked: false,
-        was_answered: false,
     };
     tokio::select! {
         () = follow(&dialler, first, &name, observer) => {}
-        () = leader.closed() => {}
+        () = changes.closed() => {}
     }
 }
 
@@ -219,10 +219,11 @@ impl Follower for WatchFollower<'_> {
 /// every node announces an expired lease.
 struct LeaderFollower<'a> {
     name: &'a str,
-    leader: &'a Sender<Option<Leader>>,
+    changes: &'a Sender<LeaderChange>,
+    /// The last change that was sent.
+    last: Option<LeaderChange>,
     ask_at: Option<Instant>,
     is_asked: bool,
-    was_answered: bool,
 }
 
 impl Follower for LeaderFollower<'_> {
@@ -260,13 +261,12 @@ impl Follower for LeaderFollower<'_> {
             // A hint that came meanwhile sets an earlier time.
             self.ask_at = Some(self.ask_at.map_or(over_at, |at| at.min(over_at)));
         }
-        let leader = seen.map(Leader::from);
-        let is_first = !std::mem::replace(&mut self.was_answered, true);
-        self.leader.send_if_modified(|known| {
-            let is_new = is_first || *known != leader;
-            *known = leader;
-            is_new
-        });
+        let change = seen.map_or(LeaderChange::Vacant, |seen| LeaderChange::Elected(seen.into()));
+        if self.last.as_ref() != Some(&change) {
+            // An observer that is gone needs no change.
+            let _gone = self.changes.force_send(change.clone());
+            self.last = Some(change);
+        }
     }
 
     fn next_at(&self) -> Option<Instant> {

@@ -6,7 +6,7 @@
 //! use paxoslease_client::Client;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::connect("10.0.0.1:7400,10.0.0.2:7400,10.0.0.3:7400")?;
+//! let client = Client::new("10.0.0.1:7400,10.0.0.2:7400,10.0.0.3:7400")?;
 //! let lease = client.acquire("master", Duration::from_secs(5)).blocking()?; // Or `.await`.
 //! println!("master with fence {}", lease.fence());
 //! while lease.is_held() {
@@ -77,13 +77,13 @@ mod tls;
 
 pub use builder::Builder;
 pub use client::Client;
-pub use election::{Election, Leader, Leadership, Observer};
+pub use election::{Election, Leader, LeaderChange, Observer};
 pub use error::StartError;
 pub use list::List;
 pub use paxoslease_holder::{
     Acquire, AcquireError, Acquiring, AskError, Change, Detached, Grant, LeaseGuard, LeaseInfo,
-    LeaseState, PeerStatus, QueuedName, Rates, ReleaseError, RenewError, Role, Status, TextError,
-    TtlError, Watch, block_on,
+    LeaseLost, LeaseState, Limit, PeerStatus, Quarantine, QueuedName, Rates, ReleaseError,
+    RenewError, Role, Status, TextError, TtlError, Watch, block_on,
 };
 pub use paxoslease_tls::PemError;
 pub use status::NodeStatus;

@@ -1,5 +1,5 @@
 //! Connections: dials a node, reads its greeting, and sends and receives RESP values. Their
-//! meaning is in [`crate::engine::protocol`].
+//! meaning is in `engine::protocol`.
 
 mod stream;
 
@@ -20,7 +20,7 @@ use paxoslease_holder::AskError;
 use stream::{Stream, TlsStream};
 
 /// How a port with TLS answers a client without it: a node with this error, others with an alert.
-const SPEAKS_TLS: &[u8] = b"ERR this port speaks TLS";
+const SPEAKS_TLS: &[u8] = b"ERR this port requires TLS";
 const TLS_ALERT: &[u8] = &[21, 3];
 
 /// How many bytes one read takes at most.
@@ -156,7 +156,7 @@ fn is_exposed(address: SocketAddr) -> bool {
 }
 
 fn tls_required() -> LinkError {
-    LinkError::Tls("it speaks TLS on this port".to_owned())
+    LinkError::Tls("it requires TLS on this port".to_owned())
 }
 
 /// Fails if the node requires TLS.

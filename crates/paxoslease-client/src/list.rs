@@ -2,8 +2,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::future::{Future as _, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
+use futures_core::Stream;
 use paxoslease_holder::block_on;
+use paxoslease_holder::transport::prefix_of;
 
 use crate::client::Client;
 use crate::command::{Command, Query};
@@ -39,7 +44,7 @@ pub(crate) struct Page {
     pub(crate) leases: Vec<LeaseInfo>,
 }
 
-/// Leases whose names begin with a prefix, from [`crate::Client::list`]. Requests a page when it
+/// Leases whose names begin with a prefix, from [`Client::list`]. Requests a page when it
 /// needs one, so that a list of a million leases does not stall the node.
 ///
 /// The guarantees are those of SCAN: a lease that is held all the time comes at least once; a lease
@@ -53,13 +58,17 @@ pub struct List {
     /// Where the next page begins; `None` after the last.
     next_page: Option<PageStart>,
     leases: VecDeque<LeaseInfo>,
+    /// The request for the next page, if it is under way.
+    asked: Option<Answer>,
 }
+
+type Answer = oneshot::Receiver<Result<Page, AskError>>;
 
 impl List {
     pub(crate) fn new(client: Client, prefix: &str) -> Self {
         let next_page = Some(PageStart { session: 0, cursor: PageStart::FIRST.into() });
-        let (prefix, leases) = (prefix.into(), VecDeque::new());
-        Self { client, prefix, page_len: PAGE_LEN, next_page, leases }
+        let (prefix, leases) = (prefix_of(prefix).into(), VecDeque::new());
+        Self { client, prefix, page_len: PAGE_LEN, next_page, leases, asked: None }
     }
 
     /// The number of leases per page; 500 by default.
@@ -72,22 +81,23 @@ impl List {
     ///
     /// # Errors
     /// When no node answers. The next call continues at the same place.
-    pub async fn next(&mut self) -> Result<Option<LeaseInfo>, AskError> {
-        while self.leases.is_empty() {
-            let Some(from) = &self.next_page else { return Ok(None) };
-            let (from, prefix, count) = (from.clone(), self.prefix.clone(), self.page_len);
-            let command = |reply| Command::Query(Query::List { from, prefix, count, reply });
-            let page = self.client.shared.ask(command).await?;
-            let session = page.session;
-            self.next_page = page.cursor.map(|cursor| PageStart { session, cursor });
-            self.leases = page.leases.into();
-        }
-        Ok(self.leases.pop_front())
+    pub async fn next(&mut self) -> Option<Result<LeaseInfo, AskError>> {
+        poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
     }
 
     /// Like [`Self::next`], but blocks this thread.
-    pub fn next_blocking(&mut self) -> Result<Option<LeaseInfo>, AskError> {
+    pub fn next_blocking(&mut self) -> Option<Result<LeaseInfo, AskError>> {
         block_on(self.next())
+    }
+
+    /// Asks for the page that begins at `from`.
+    fn ask(&self, from: PageStart) -> Answer {
+        let (reply, answer) = oneshot::channel();
+        let (prefix, count) = (self.prefix.clone(), self.page_len);
+        // A client that was shut down drops the question, which the answer tells.
+        let query = Query::List { from, prefix, count, reply };
+        let _stopped = self.client.shared.post(Command::Query(query));
+        answer
     }
 
     /// All remaining leases, each name once and in order.
@@ -96,7 +106,8 @@ impl List {
     /// As for [`Self::next`].
     pub async fn all(mut self) -> Result<Vec<LeaseInfo>, AskError> {
         let mut all = BTreeMap::new();
-        while let Some(lease) = self.next().await? {
+        while let Some(lease) = self.next().await {
+            let lease = lease?;
             all.insert(lease.name.clone(), lease);
         }
         Ok(all.into_values().collect())
@@ -105,6 +116,30 @@ impl List {
     /// Like [`Self::all`], but blocks this thread.
     pub fn all_blocking(self) -> Result<Vec<LeaseInfo>, AskError> {
         block_on(self.all())
+    }
+}
+
+/// The same as [`List::next`].
+impl Stream for List {
+    type Item = Result<LeaseInfo, AskError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        while self.leases.is_empty() {
+            let Some(from) = self.next_page.clone() else { return Poll::Ready(None) };
+            let mut asked = self.asked.take().unwrap_or_else(|| self.ask(from));
+            let Poll::Ready(answer) = Pin::new(&mut asked).poll(context) else {
+                self.asked = Some(asked);
+                return Poll::Pending;
+            };
+            let page = match answer.unwrap_or(Err(AskError::Stopped)) {
+                Ok(page) => page,
+                Err(error) => return Poll::Ready(Some(Err(error))),
+            };
+            let session = page.session;
+            self.next_page = page.cursor.map(|cursor| PageStart { session, cursor });
+            self.leases = page.leases.into();
+        }
+        Poll::Ready(self.leases.pop_front().map(Ok))
     }
 }
 

@@ -8,7 +8,7 @@ use paxoslease_holder::{PeerStatus, QueuedName, Rates, Status};
 use serde::ser::{Serialize, Serializer};
 use serde_json::Value;
 
-/// The status of a node, from [`crate::Client::status`].
+/// The status of a node, from [`Client::status`](crate::Client::status).
 ///
 /// It serialises all fields, known to this client or not.
 #[derive(Clone, PartialEq, Debug)]
@@ -52,6 +52,7 @@ impl NodeStatus {
             max_lease: millis("max_lease_ms"),
             ready: fields["ready"].as_bool().unwrap_or_default(),
             quarantine_remaining: millis("quarantine_remaining_ms"),
+            has_record: fields["has_record"].as_bool().unwrap_or(true),
             peers: list(&fields["peers"]).iter().map(peer).collect(),
             leases: number("leases"),
             acceptor_bytes: number("acceptor_bytes"),

@@ -16,7 +16,7 @@ use rustls::sign::SingleCertAndKey;
 use rustls::{AlertDescription as Alert, CertificateError, Error};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
-/// How a client speaks TLS: the CA that signed the nodes' certificates and, where nodes ask for
+/// How a client uses TLS: the CA that signed the nodes' certificates and, where nodes ask for
 /// one, a certificate of its own.
 ///
 /// ```no_run
@@ -24,7 +24,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let tls = Tls::from_ca_file("ca.pem")?.with_identity_files("me.pem", "me-key.pem")?;
-/// let client = Client::builder().endpoints("db1:7400,db2:7400,db3:7400").tls(tls).start()?;
+/// let client = Client::builder().endpoints("db1:7400,db2:7400,db3:7400").tls(tls).build()?;
 /// # Ok(())
 /// # }
 /// ```
@@ -191,7 +191,7 @@ fn explain(error: &Error) -> String {
             };
             format!("the node refused the connection: {why} (TLS alert {alert:?})")
         }
-        Error::InvalidMessage(_) => "it does not speak TLS on this port".to_owned(),
+        Error::InvalidMessage(_) => "it does not use TLS on this port".to_owned(),
         other => format!("TLS failed: {other}"),
     }
 }

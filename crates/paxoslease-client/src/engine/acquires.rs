@@ -119,7 +119,7 @@ impl PendingAcquire {
     /// is not `Held` then.
     pub(super) fn holder_unknown(self, error: AskError) {
         match error {
-            AskError::Busy(_)
+            AskError::Busy { .. }
             | AskError::Unauthenticated(_)
             | AskError::Denied(_)
             | AskError::Name(_)

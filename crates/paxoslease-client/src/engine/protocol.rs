@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use paxoslease_core::{Drift, Label, Tenure, Ttl};
-use paxoslease_holder::{AskError, Change, LeaseInfo};
+use paxoslease_holder::{AskError, Change, LeaseInfo, Limit, Quarantine};
 use paxoslease_wire::resp::{self, Value, put_array, put_bulk, put_bulk_integer};
 
 use crate::list::Page;
@@ -103,9 +103,12 @@ impl Refusal {
             "NOTHELD" => Self::NotHeld,
             "TTL" => Self::Ttl,
             "NOQUORUM" => Self::Elsewhere(AskError::NoQuorum(rest.into())),
-            "QUARANTINE" => Self::Elsewhere(AskError::Quarantine(rest)),
+            "QUARANTINE" => Self::Elsewhere(match Quarantine::parse(&rest) {
+                Some(quarantine) => AskError::Quarantine(quarantine),
+                None => AskError::NoQuorum(rest.into()),
+            }),
             "STOPPING" => Self::Stopping,
-            "BUSY" => Self::Final(AskError::Busy(rest)),
+            "BUSY" => Self::Final(busy(rest)),
             "NOAUTH" | "WRONGPASS" => Self::Final(AskError::Unauthenticated(rest)),
             "NOPERM" => Self::Final(AskError::Denied(rest)),
             _ => Self::Final(AskError::Protocol(text.into_owned())),
@@ -118,8 +121,19 @@ impl Refusal {
             Self::Elsewhere(error) | Self::Final(error) => error,
             Self::NotHeld => AskError::Protocol("NOTHELD for a request without a tenure".into()),
             Self::Ttl => AskError::Protocol("TTL for a request without a ttl".into()),
-            Self::Stopping => AskError::Busy("it is stopping".into()),
+            Self::Stopping => busy("it is stopping".into()),
         }
+    }
+}
+
+/// A limit begins with its name and a colon.
+fn busy(text: String) -> AskError {
+    let named = text.split_once(": ");
+    match named.and_then(|(name, problem)| Some((Limit::from_name(name)?, problem))) {
+        Some((limit, problem)) => {
+            AskError::Busy { limit: Some(limit), problem: problem.to_owned() }
+        }
+        None => AskError::Busy { limit: None, problem: text },
     }
 }
 
@@ -175,17 +189,16 @@ pub(crate) struct Granted {
 impl Granted {
     /// The items are fence, ttl and the time in the queue.
     pub(crate) fn new(mut items: resp::Items<'_>) -> Option<Self> {
-        let mut number = || items.next()?.integer();
-        let tenure = Tenure::from_fence(u64::try_from(number()?).ok()?)?;
+        let mut number = || items.next()?.decimal();
+        let tenure = Tenure::from_fence(number()?)?;
         let ttl = parse_ttl(number()?)?;
-        let waited = Duration::from_millis(u64::try_from(number()?).ok()?);
+        let waited = Duration::from_millis(number()?);
         Some(Self { tenure, ttl, waited })
     }
 }
 
 /// A ttl in milliseconds. A longer one than `Ttl::MAX` becomes that, and the engine caps it later.
-pub(crate) fn parse_ttl(number: i64) -> Option<Ttl> {
-    let number = u64::try_from(number).ok()?;
+pub(crate) fn parse_ttl(number: u64) -> Option<Ttl> {
     Ttl::from_millis(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
@@ -204,10 +217,10 @@ impl Push {
         let kind = items.next()?.bytes()?;
         match kind {
             b"lease.granted" => {
-                let id = id(items.next()?)?;
+                let id = items.next()?.decimal()?;
                 Some(Self::Granted(id, Granted::new(items)?))
             }
-            b"lease.timeout" => Some(Self::Timeout(id(items.next()?)?)),
+            b"lease.timeout" => Some(Self::Timeout(items.next()?.decimal()?)),
             b"lease.held" => {
                 let (name, holder) = (text(items.next())?, text(items.next())?);
                 let seen = lease_info(name, holder, items.next(), items.next())?;
@@ -216,23 +229,15 @@ impl Push {
             b"lease.freed" => Some(Self::Change(Change::Freed { name: text(items.next())? })),
             b"lease.expired" => {
                 let name = text(items.next())?;
-                let fence = u64::try_from(items.next()?.integer()?).ok()?;
+                let fence = items.next()?.decimal()?;
                 Some(Self::Change(Change::Expired { name, fence }))
             }
             b"lease.missed" => {
-                let count = u64::try_from(items.next()?.integer()?).ok()?;
+                let count = items.next()?.decimal()?;
                 Some(Self::Change(Change::Missed(count)))
             }
             _ => None,
         }
-    }
-}
-
-/// A node returns the number of a wait as a number or as a string.
-fn id(value: Value<'_>) -> Option<u64> {
-    match value {
-        Value::Integer(number) => u64::try_from(number).ok(),
-        value => std::str::from_utf8(value.bytes()?).ok()?.parse().ok(),
     }
 }
 
@@ -246,9 +251,8 @@ fn lease_info(
     fence: Option<Value<'_>>,
     ttl_ms: Option<Value<'_>>,
 ) -> Option<LeaseInfo> {
-    let number = |value: Option<Value<'_>>| u64::try_from(value?.integer()?).ok();
-    let remaining = Duration::from_millis(number(ttl_ms)?);
-    Some(LeaseInfo { name, holder, fence: number(fence)?, remaining })
+    let remaining = Duration::from_millis(ttl_ms?.decimal()?);
+    Some(LeaseInfo { name, holder, fence: fence?.decimal()?, remaining })
 }
 
 /// The reply to LEASE.GET.
@@ -285,14 +289,8 @@ pub(crate) fn owned_value(value: Value<'_>) -> serde_json::Value {
         Value::Boolean(truth) => truth.into(),
         Value::Integer(number) => number.into(),
         Value::Double(number) => number.into(),
-        Value::Simple(bytes)
-        | Value::Bulk(bytes)
-        | Value::Error(bytes)
-        | Value::BigNumber(bytes)
-        | Value::Verbatim { text: bytes, .. } => text(bytes).into(),
-        Value::Array(items) | Value::Set(items) | Value::Push(items) => {
-            items.map(owned_value).collect()
-        }
+        Value::Simple(bytes) | Value::Bulk(bytes) | Value::Error(bytes) => text(bytes).into(),
+        Value::Array(items) | Value::Push(items) => items.map(owned_value).collect(),
         Value::Map(items) => {
             let pair = |(key, value): (Value<'_>, Value<'_>)| {
                 (text(key.bytes().unwrap_or_default()), owned_value(value))

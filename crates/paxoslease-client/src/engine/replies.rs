@@ -272,7 +272,7 @@ impl Engine {
     }
 
     fn guard_renewed(&mut self, now: Instant, id: GuardId, sent_at: Instant, value: Value<'_>) {
-        let Some(ttl) = value.integer().and_then(protocol::parse_ttl) else {
+        let Some(ttl) = value.decimal().and_then(protocol::parse_ttl) else {
             self.guards.renewal_failed(id, now);
             return self.unexpected_reply(NodeRequest::RenewGuard(id), unexpected("LEASE.RENEW"));
         };
@@ -287,7 +287,7 @@ impl Engine {
     }
 
     fn renewed(&mut self, now: Instant, renew: Renew, sent_at: Instant, value: Value<'_>) {
-        let Some(ttl) = value.integer().and_then(protocol::parse_ttl) else {
+        let Some(ttl) = value.decimal().and_then(protocol::parse_ttl) else {
             return self.unexpected_reply(NodeRequest::Renew(renew), unexpected("LEASE.RENEW"));
         };
         self.served(now);

@@ -84,7 +84,7 @@ impl NodeRequest {
 impl Release {
     /// Tells the caller, unless the caller has left.
     pub(super) fn over(self, outcome: ReleaseOutcome) {
-        let Self { label, tenure, reply } = self;
+        let Self { label, tenure, reply, .. } = self;
         match reply {
             ReleaseReply::None => {}
             ReleaseReply::Guard(caller) => {
@@ -144,9 +144,14 @@ impl Engine {
             NodeRequest::Renew(Renew { label, tenure, ttl, .. }) => {
                 put_renew(out, label, *tenure, *ttl);
             }
-            NodeRequest::Release(Release { label, tenure, .. }) => {
-                let fence = Number(tenure.fence());
-                put(out, &[Text("LEASE.RELEASE"), Text(label.name().as_str()), fence]);
+            NodeRequest::Release(Release { label, tenure, forced, .. }) => {
+                let words = [
+                    Text("LEASE.RELEASE"),
+                    Text(label.name().as_str()),
+                    Number(tenure.fence()),
+                    Text("FORCE"),
+                ];
+                put(out, &words[..if *forced { 4 } else { 3 }]);
             }
             NodeRequest::Query(Query::Get { name, .. }) => put_get(out, name),
             NodeRequest::Query(Query::List { from, prefix, count, .. }) => {

@@ -4,10 +4,10 @@
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
-use super::support::{FENCE, ManualClient, ManualFuture, TTL, granted};
+use super::support::{FENCE, GRANTED, ManualClient, ManualFuture, TTL};
 use crate::engine::acquires::QUEUED_MAX;
 use crate::{LeaseGuard, LeaseState};
-use paxoslease_holder::{AcquireError, AskError, ReleaseError, RenewError};
+use paxoslease_holder::{AcquireError, AskError, RenewError};
 
 /// An acquire of the name `x`, not sent yet.
 fn acquire(manual: &ManualClient, wait: Duration) -> Asked {
@@ -21,12 +21,11 @@ fn answer(asked: &mut Asked) -> Result<LeaseGuard, AcquireError> {
     asked.poll().expect("answered")
 }
 
-/// A lease of this ttl, just granted.
-fn hold(manual: &mut ManualClient, ttl: Duration) -> LeaseGuard {
-    let acquire = manual.client.try_acquire("x", ttl).holder("me");
-    let mut asked = ManualFuture::new(acquire.into_future()).begun();
-    assert_eq!(manual.sent_one(), format!("LEASE.ACQUIRE x {} HOLDER me", ttl.as_millis()));
-    manual.reply(&granted(ttl));
+/// A lease that was just granted.
+fn hold(manual: &mut ManualClient) -> LeaseGuard {
+    let mut asked = acquire(manual, Duration::ZERO);
+    assert_eq!(manual.sent_one(), "LEASE.ACQUIRE x 15000 HOLDER me");
+    manual.reply(GRANTED);
     answer(&mut asked).expect("granted")
 }
 
@@ -52,35 +51,13 @@ fn serve(manual: &mut ManualClient, fence: &mut u64) -> usize {
     }
 }
 
-/// This many leases, just granted.
-fn hold_many(manual: &mut ManualClient, count: usize, fence: &mut u64) -> Vec<LeaseGuard> {
-    let mut asked: Vec<Asked> = (0..count).map(|_| acquire(manual, Duration::ZERO)).collect();
-    assert_eq!(serve(manual, fence), count);
-    asked.iter_mut().map(|asked| answer(asked).expect("granted")).collect()
-}
-
-#[test]
-fn leases_are_renewed_together_from_a_third_of_their_ttl() {
-    let mut manual = ManualClient::connected(1);
-    let leases = hold_many(&mut manual, 1000, &mut { FENCE });
-    assert_eq!(manual.sent(), [""; 0]);
-    manual.advance_ms(4400);
-    assert_eq!(manual.sent_one(), "PING", "not before three tenths");
-    manual.reply("+PONG\r\n");
-    manual.advance_ms(1200);
-    let renewals = manual.sent();
-    assert_eq!(renewals.len(), 1000, "in one go, when they are due together");
-    assert_eq!(renewals[0].split(' ').next(), Some("LEASE.RENEW"));
-    manual.reply(&":15000\r\n".repeat(1000));
-    manual.advance_ms(10_000);
-    assert!(leases.iter().all(LeaseGuard::is_held), "counted from the renewal");
-}
-
 #[test]
 fn a_hundred_thousand_leases_are_renewed() {
     let mut manual = ManualClient::connected(1);
     let mut fence = FENCE;
-    let leases = hold_many(&mut manual, 100_000, &mut fence);
+    let mut asked: Vec<Asked> = (0..100_000).map(|_| acquire(&manual, Duration::ZERO)).collect();
+    assert_eq!(serve(&mut manual, &mut fence), 100_000);
+    let leases: Vec<_> = asked.iter_mut().map(|asked| answer(asked).expect("granted")).collect();
     let mut renewals = 0;
     for _ in 0..40 {
         manual.advance_ms(500);
@@ -91,40 +68,10 @@ fn a_hundred_thousand_leases_are_renewed() {
 }
 
 #[test]
-fn a_lease_without_renewals_is_in_jeopardy_lost_and_released() {
-    let mut manual = ManualClient::connected(1);
-    let lease = hold(&mut manual, TTL);
-    let mut states = vec![lease.state()];
-    let (mut renewals, mut sent) = (0, Vec::new());
-    while lease.state() != LeaseState::Lost {
-        assert!(lease.is_held());
-        manual.advance_ms(20);
-        sent = manual.sent();
-        for sent in &sent {
-            if sent.starts_with("LEASE.RENEW") {
-                renewals += 1;
-                manual.reply("-NOQUORUM alone\r\n");
-            } else if sent == "PING" {
-                manual.reply("+PONG\r\n");
-            }
-        }
-        states.push(lease.state());
-    }
-    states.dedup();
-    assert_eq!(states, [LeaseState::Held, LeaseState::Jeopardy, LeaseState::Lost]);
-    assert!(renewals > 10, "it was tried until the end");
-    assert_eq!(sent, [format!("LEASE.RELEASE x {FENCE}")]);
-    manual.reply(":15000\r\n");
-    assert!(!lease.is_held());
-    let error = ManualFuture::new(lease.release()).poll().expect("at once").expect_err("lost");
-    assert_eq!(error, ReleaseError::NotHeld { name: "x".into(), fence: FENCE });
-}
-
-#[test]
 fn a_released_lease_is_never_renewed_again() {
     for is_connected in [true, false] {
         let mut manual = ManualClient::connected(1);
-        let lease = hold(&mut manual, TTL);
+        let lease = hold(&mut manual);
         if !is_connected {
             // The client does not send the pending renewal after it reconnects.
             manual.disconnect();
@@ -148,7 +95,7 @@ fn a_released_lease_is_never_renewed_again() {
 #[test]
 fn a_renewal_does_not_revive_a_lease_seen_to_be_over() {
     let mut manual = ManualClient::connected(1);
-    let lease = hold(&mut manual, TTL);
+    let lease = hold(&mut manual);
     manual.advance_ms(5600);
     manual.sent_one();
     manual.advance_ms(9400);
@@ -166,18 +113,18 @@ fn a_grant_that_is_never_polled_is_released() {
     let detached = manual.client.try_acquire("y", TTL).detached();
     let detached = ManualFuture::new(detached.into_future()).begun();
     manual.sent();
-    manual.reply(&granted(TTL));
+    manual.reply(GRANTED);
     drop(guarded);
     assert_eq!(manual.sent_one(), format!("LEASE.RELEASE x {FENCE}"));
     drop(detached);
-    manual.reply(&granted(TTL));
+    manual.reply(GRANTED);
     assert_eq!(manual.sent_one(), format!("LEASE.RELEASE y {FENCE}"));
 }
 
 #[test]
 fn more_waits_than_a_node_allows_do_not_block_renewals() {
     let mut manual = ManualClient::connected(1);
-    let lease = hold(&mut manual, TTL);
+    let lease = hold(&mut manual);
     let waits: Vec<_> = (0..QUEUED_MAX + 500).map(|_| acquire(&manual, Duration::MAX)).collect();
     let mut queued = 0;
     loop {
@@ -214,60 +161,4 @@ fn invalid_arguments_fail_without_a_request() {
     let renewed = ManualFuture::new(async move { client.renew("x", 0, TTL).await }).poll();
     let error = renewed.expect("at once").expect_err("no fence");
     assert_eq!(error, RenewError::NotHeld { name: "x".into(), fence: 0 });
-}
-
-#[test]
-fn an_unanswered_renewal_leaves_time_for_two_more_tries() {
-    let mut manual = ManualClient::connected(3);
-    let lease = hold(&mut manual, Duration::from_secs(1));
-    let renewal = format!("LEASE.RENEW x {FENCE} 1000");
-    let mut renewals = 0;
-    while renewals < 3 {
-        manual.advance_ms(1);
-        let sent = manual.sent();
-        renewals += sent.iter().filter(|sent| **sent == renewal).count();
-        if manual.engine.leave_reason().is_some() {
-            manual.engine.disconnected();
-            manual.connect();
-        }
-    }
-    manual.advance_ms(75);
-    manual.run();
-    assert_eq!(manual.engine.leave_reason(), None, "the third has its time too");
-    assert_eq!(lease.state(), LeaseState::Held, "all that before the lease is in danger");
-    manual.reply(":1000\r\n");
-    manual.advance_ms(900);
-    assert!(lease.is_held());
-}
-
-#[test]
-fn after_noquorum_the_next_renewal_goes_to_another_node() {
-    let mut manual = ManualClient::connected(2);
-    let lease = hold(&mut manual, TTL);
-    manual.advance_ms(5600);
-    for _ in 0..5 {
-        while manual.sent().is_empty() {
-            manual.advance_ms(20);
-        }
-        assert!(lease.is_held());
-        manual.reply("-NOQUORUM alone\r\n");
-        assert!(manual.engine.leave_reason().is_some());
-        manual.engine.disconnected();
-        manual.connect();
-    }
-}
-
-#[test]
-fn a_wait_that_is_over_without_a_majority_says_so() {
-    let mut manual = ManualClient::connected(1);
-    let mut asked = acquire(&manual, Duration::from_secs(3));
-    let answer = (0..100).find_map(|_| {
-        manual.advance_ms(100);
-        for _ in manual.sent() {
-            manual.reply("-NOQUORUM alone\r\n");
-        }
-        asked.poll()
-    });
-    let error = answer.expect("answered").expect_err("no quorum");
-    assert_eq!(error, AcquireError::Ask(AskError::NoQuorum("alone".into())));
 }

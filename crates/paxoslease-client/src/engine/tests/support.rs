@@ -16,10 +16,8 @@ pub(super) const FENCE: u64 = 7 << 10 | 1;
 
 pub(super) const TTL: Duration = Duration::from_secs(15);
 
-/// The reply that grants a lease of this ttl at once.
-pub(super) fn granted(ttl: Duration) -> String {
-    format!("*3\r\n:{FENCE}\r\n:{}\r\n:0\r\n", ttl.as_millis())
-}
+/// The reply that grants a lease with that fence and [`TTL`] at once.
+pub(super) const GRANTED: &str = "*3\r\n:7169\r\n:15000\r\n:0\r\n";
 
 pub(super) fn unreachable() -> AskError {
     AskError::Unreachable { endpoints: vec!["n1:1".into()], problem: "refused".into() }
