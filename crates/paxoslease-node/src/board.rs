@@ -20,6 +20,8 @@ const STALE_AFTER: Duration = Duration::from_secs(5);
 
 pub(crate) struct Board {
     settings: Settings,
+    /// Whether the node found its stable record when it started.
+    has_record: bool,
     disk_problem: DiskProblem,
     tls: CurrentTls,
     /// By shard, with the time of the report.
@@ -27,11 +29,21 @@ pub(crate) struct Board {
 }
 
 impl Board {
-    pub(crate) fn new(settings: &Settings, disk_problem: DiskProblem, tls: CurrentTls) -> Self {
+    pub(crate) fn new(
+        settings: &Settings,
+        has_record: bool,
+        disk_problem: DiskProblem,
+        tls: CurrentTls,
+    ) -> Self {
         // A shard that has not reported yet must not look like one without ballots.
         let part = ShardStatus { ballots_remaining_ratio: 1.0, ..ShardStatus::default() };
         let parts = vec![(Instant::ZERO, part); usize::from(settings.shards.get())];
-        Self { settings: settings.clone(), disk_problem, tls, parts: Mutex::new(parts) }
+        let (settings, parts) = (settings.clone(), Mutex::new(parts));
+        Self { settings, has_record, disk_problem, tls, parts }
+    }
+
+    pub(crate) const fn has_record(&self) -> bool {
+        self.has_record
     }
 
     /// Takes the report of a shard. The gauges describe the whole node.
@@ -81,6 +93,7 @@ impl Board {
             members: members.iter().map(|member| member.get()).collect(),
             max_lease: settings.cell.max_lease().as_duration(),
             shards: settings.shards.get(),
+            has_record: self.has_record,
             disk_problem: (self.disk_problem)(),
             ..whole
         }

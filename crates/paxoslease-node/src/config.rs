@@ -85,7 +85,7 @@ pub struct Config {
     /// How old a clock's reading may be. All nodes must agree.
     pub clock_granularity: Duration,
     /// The folder of the stable record. Without it, exclusion across a restart depends on the wall
-    /// clock (R5), and every start waits for `max_lease` before it votes.
+    /// clock, and every start waits for `max_lease` before it votes.
     pub data_dir: Option<PathBuf>,
     /// Certificates for TLS. Without them, nodes connect in clear.
     pub tls: Option<Tls>,
@@ -93,13 +93,13 @@ pub struct Config {
     pub shards: Option<u16>,
     /// For how long a shard may poll before it sleeps: lower latency for idle cycles.
     pub spin: Duration,
-    /// The caller vouches that no lease of this cell can be held yet, so the first start with an
-    /// empty `data_dir` needs no quarantine. For the first start of a cell only.
+    /// First start of a brand-new cell: a node with an empty `data_dir` votes at once instead of
+    /// after `max_lease`. Unsafe if this cell ever ran: there may be two holders.
     pub new_cell: bool,
     /// A cell for tests and demonstrations: nothing on disk, no quarantine. Each node of it must be
     /// started only once, or there may be two holders.
     pub ephemeral: bool,
-    /// Starts although the stable record is lost or corrupt (R6): the node waits for `max_lease`
+    /// Starts although the stable record is lost or corrupt: the node waits for `max_lease`
     /// before it votes.
     pub reset_stable_record: bool,
     /// Timeouts and intervals.

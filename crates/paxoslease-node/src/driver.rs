@@ -25,7 +25,7 @@ use paxoslease_core::{
     WaitedName,
 };
 use paxoslease_holder::transport::{Due, Guard, Guards, Subscription};
-use paxoslease_holder::{Change, QueuedName};
+use paxoslease_holder::{Change, Quarantine, QueuedName};
 #[cfg(feature = "trace")]
 use paxoslease_trace::TracedShard as Shard;
 use paxoslease_wire::{FrameKind, FrameReader, split_frame};
@@ -33,7 +33,7 @@ use paxoslease_wire::{FrameKind, FrameReader, split_frame};
 use callers::Callers;
 use counters::{Counters, DropReason};
 use lists::Lists;
-use peers::{Greeted, Who, kind_of, refusal_of};
+use peers::{Greeted, IS_STOPPING, Who, kind_of, refusal_of};
 
 pub(crate) use counters::publish_peer;
 #[cfg(feature = "simulation")]
@@ -70,6 +70,8 @@ pub(crate) struct Driver {
     counter_bound: CounterBound,
     /// Limits log lines about peers that would use up the ballots.
     alarms: LogThrottle,
+    /// Limits log lines about acquires that wait for a majority.
+    waits: LogThrottle,
     /// The problem that was logged last.
     ballot_problem: Option<BallotProblem>,
     peers: Peers,
@@ -120,6 +122,7 @@ impl Driver {
             started_at: now,
             counter_bound,
             alarms: LogThrottle::default(),
+            waits: LogThrottle::default(),
             ballot_problem: None,
             peers,
             guards: Guards::new(seed, now),
@@ -214,6 +217,10 @@ impl Driver {
                 }
             };
             if let Err(why) = outcome {
+                if why == IS_STOPPING {
+                    self.peers.hang_up(sockets, now, conn, &why);
+                    return bytes.len();
+                }
                 self.peers.say_farewell(sockets, conn, &why, self.shard.counter());
                 self.hang_up(sockets, now, conn, &why);
                 return bytes.len();
@@ -246,7 +253,7 @@ impl Driver {
                 return Ok(());
             }
             FrameKind::Hello => return Err("it greeted twice".to_owned()),
-            // The peer greeted before it had read our greeting, and refuses us now.
+            // The peer stops; or it greeted before it had read our greeting, and refuses us now.
             FrameKind::Farewell => return Err(refusal_of(frame)),
         }
         let messages = FrameReader::new(frame).map_err(|error| format!("bad frame: {error}"))?;
@@ -342,6 +349,9 @@ impl Driver {
             self.note_quarantine(now);
             self.note_ballots(now);
             self.note_round_trips();
+            if let Some(waits_for) = self.next_wait_to_log(now) {
+                tracing::info!("an acquire of this process waits for a majority: {waits_for}");
+            }
         } else if self.messages_since_sweep >= MESSAGES_PER_SWEEP {
             self.shard.keep_up(now, SWEPT_MAX);
             self.messages_since_sweep = 0;
@@ -435,16 +445,51 @@ impl Driver {
         self.tell_ready_waiters(now);
     }
 
-    /// Whether a round can begin, and a majority that votes can be reached, this node included.
+    /// Whether this node votes, if it is a member, can begin rounds, and reaches a majority that
+    /// votes, itself included.
     fn is_ready(&self, now: Instant) -> bool {
-        if self.shard.ballot_problem().is_some() {
+        let cell = self.shard.config().cell;
+        let is_member = cell.member(self.peers.identity.node).is_some();
+        let is_quarantined = is_member && !self.shard.quarantine_remaining(now).is_zero();
+        if is_quarantined || self.shard.ballot_problem().is_some() {
             return false;
         }
-        let cell = self.shard.config().cell;
         let peers = self.peers.voting(now).filter(|node| cell.member(*node).is_some()).count();
-        let votes = cell.member(self.peers.identity.node).is_some()
-            && self.shard.quarantine_remaining(now).is_zero();
-        peers + usize::from(votes) > cell.members().len() / 2
+        peers + usize::from(is_member) > cell.members().len() / 2
+    }
+
+    /// What acquires of this process wait for, if no majority votes and a line of the log is due:
+    /// one at once, and one every ten seconds.
+    fn next_wait_to_log(&mut self, now: Instant) -> Option<String> {
+        let cell = self.shard.config().cell;
+        let own = cell.member(self.peers.identity.node).map(|_| self.quarantine(now));
+        let is_member = |node: NodeId| cell.member(node).is_some();
+        let votes = self.peers.voting(now).filter(|node| is_member(*node)).count();
+        if votes + usize::from(own == Some(None)) > cell.members().len() / 2 || !self.is_acquiring()
+        {
+            return None;
+        }
+        self.waits.again(now)?;
+        let own = own.flatten().map(|Quarantine { remaining, has_record }| {
+            let left = remaining.as_secs_f64();
+            if has_record {
+                format!("this node was restarted and votes in {left:.0} s")
+            } else {
+                format!(
+                    "this node has no record and votes in {left:.0} s; if this cell never ran \
+                     before, start each node with new_cell(true)"
+                )
+            }
+        });
+        let peers = self.peers.status(now).into_iter().filter_map(|peer| {
+            let (node, left) = (peer.node, peer.quarantine_remaining.as_secs_f64());
+            match peer.up {
+                false => Some(format!("node {node} is not connected")),
+                true if left > 0.0 => Some(format!("node {node} votes in {left:.0} s")),
+                true => None,
+            }
+        });
+        Some(own.into_iter().chain(peers).collect::<Vec<_>>().join("; "))
     }
 
     fn tell_ready_waiters(&mut self, now: Instant) {
@@ -589,6 +634,11 @@ impl Driver {
     #[cfg(any(test, feature = "simulation"))]
     pub(crate) const fn shard(&self) -> &Shard {
         &self.shard
+    }
+
+    /// Tells all peers that this node stops.
+    pub(crate) fn say_farewell(&mut self, sockets: &mut impl Sockets) {
+        self.peers.stop(sockets, self.shard.counter());
     }
 
     /// R4: stops answering, and returns the leases for a snapshot.

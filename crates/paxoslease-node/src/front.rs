@@ -1,9 +1,9 @@
 //! What a daemon builds on: a front-end that serves its clients on the shards' own threads.
 //!
-//! A front-end takes leases for holders elsewhere, and so does [`crate::Remote`] from any other
-//! thread. There are no guards here: the holder keeps `(name, fence, deadline)`, counts its own
-//! time (T2), and may renew or release through any node. A front-end is sans-io like everything
-//! else on these threads: bytes, answers and hints come in through [`FrontEnd`], requests and bytes
+//! A front-end takes leases for holders elsewhere, and so does [`Remote`](crate::Remote) from any
+//! other thread. There are no guards here: the holder keeps `(name, fence, deadline)`, counts its
+//! own time, and may renew or release through any node. A front-end is sans-io like everything else
+//! on these threads: bytes, answers and hints come in through [`FrontEnd`], requests and bytes
 //! go out through the [`ShardHandle`]. The node does not know the protocol of the clients.
 
 mod shard_handle;

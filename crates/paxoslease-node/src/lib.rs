@@ -60,8 +60,8 @@ pub use config::{
 pub use node::{Asking, Node, Remote, StartError};
 pub use paxoslease_holder::{
     Acquire, AcquireError, Acquiring, AskError, Change, Detached, Grant, LeaseGuard, LeaseInfo,
-    LeaseState, PeerStatus, QueuedName, Rates, ReleaseError, RenewError, Role, Status, TextError,
-    TtlError, UnknownRole, Watch, block_on,
+    LeaseLost, LeaseState, Limit, PeerStatus, Quarantine, QueuedName, Rates, ReleaseError,
+    RenewError, Role, Status, TextError, TtlError, UnknownRole, Watch, block_on,
 };
 pub use paxoslease_tls::PemError;
 pub use stable::StableError;

@@ -20,6 +20,8 @@ use paxoslease_wire::ShardId;
 pub use remote::{Asking, Remote};
 pub use start::StartError;
 #[cfg(feature = "simulation")]
+pub(crate) use start::command_sender;
+#[cfg(any(test, feature = "simulation"))]
 pub(crate) use start::{Run, make_driver};
 
 use crate::board::{Board, join};
@@ -195,17 +197,17 @@ impl Node {
         start::start(config, peers, Some(service)).await
     }
 
-    /// Asks for a lease, and waits for as long as another user holds it or no majority can be
-    /// reached. Options on the way:
+    /// Acquires a lease. Waits as long as another holder has it, or no majority of the cell votes,
+    /// and logs for what it waits. Options come before `await`:
     /// `node.acquire("jobs/nightly", ttl).holder("me").wait(Duration::from_secs(5)).await`.
     ///
-    /// Cancel-safe: dropping the future takes the wish back.
+    /// Cancel-safe: dropping the future cancels the acquire.
     pub fn acquire<'a>(&'a self, name: &'a str, ttl: Duration) -> Acquire<'a> {
         Acquire::new(self.transport(), name, ttl, Duration::MAX)
     }
 
-    /// Asks for a lease, and takes no for an answer: [`crate::AcquireError::Held`] says who holds
-    /// it.
+    /// Acquires a lease without waiting: [`AcquireError::Held`](crate::AcquireError::Held) names
+    /// another holder.
     pub fn try_acquire<'a>(&'a self, name: &'a str, ttl: Duration) -> Acquire<'a> {
         Acquire::new(self.transport(), name, ttl, Duration::ZERO)
     }
@@ -238,7 +240,10 @@ impl Node {
         let name = Name::new(name).map_err(AskError::Name)?;
         match self.remote().ask(Request::Inspect { lease: name.into() }).await {
             Answer::Inspected(seen) => Ok(seen.map(Into::into)),
-            answer => Err(answer.into_ask_error()),
+            answer => {
+                let quarantine = self.status_shown().ok().and_then(|status| status.quarantine());
+                Err(answer.into_ask_error(quarantine))
+            }
         }
     }
 
@@ -288,9 +293,9 @@ impl Node {
         Ok(self.shared.board.seen(self.shared.clock.now()))
     }
 
-    /// Waits until this node can reach a majority of the cell, itself included once its quarantine
-    /// is over. A hint that an acquire will find a quorum, and no need: an acquire waits as well.
-    /// Cancel-safe.
+    /// Waits until this node is ready: it votes, if it is a member, and reaches a majority of
+    /// members that vote. What a rolling restart waits for. An acquire needs no such wait, since it
+    /// waits itself. Cancel-safe.
     ///
     /// # Errors
     /// When the node was shut down.
@@ -330,7 +335,7 @@ impl Node {
         self.shared.clock.now()
     }
 
-    /// How far clocks may be off in this cell, also those of holders elsewhere (T1, T2).
+    /// How far clocks may be off in this cell, also those of holders elsewhere.
     #[must_use]
     pub fn drift(&self) -> Drift {
         self.shared.settings.cell.drift()

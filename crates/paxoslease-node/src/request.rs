@@ -12,7 +12,7 @@ use std::time::Duration;
 use paxoslease_core::{
     CommandError, Holder, Instant, Label, Name, Sighting, Tenure, Token, Ttl, TtlError,
 };
-use paxoslease_holder::{AskError, Filter};
+use paxoslease_holder::{AskError, Filter, Limit, Quarantine};
 use paxoslease_wire::ShardId;
 
 /// The numbers of requests are below this bound.
@@ -37,7 +37,7 @@ pub(crate) enum RequestKind {
 }
 
 impl ReplyTo {
-    /// The origin of requests through [`crate::Remote`].
+    /// The origin of requests through [`Remote`](crate::Remote).
     pub(crate) const REMOTE: u16 = 0x7fff;
     /// The origin of requests by handles and guards of this process.
     pub(crate) const EMBEDDED: u16 = 0x7ffe;
@@ -282,12 +282,30 @@ impl Answer {
     /// The answer to a list that begins behind the last shard.
     pub(crate) const END_OF_LIST: Self = Self::Listed { leases: Vec::new(), next: None };
 
-    /// The error of a request that was not answered.
-    pub(crate) fn into_ask_error(self) -> AskError {
+    /// The error of a request that was not answered. `quarantine` is that of this node.
+    pub(crate) fn into_ask_error(self, quarantine: Option<Quarantine>) -> AskError {
+        let limit = self.limit();
         match self {
-            Self::Busy(error) => AskError::Busy(error.to_string()),
+            Self::Busy(error) => AskError::Busy { limit, problem: error.to_string() },
+            Self::Full => {
+                let problem = "this node keeps as many names as it may, and no majority of the \
+                               others answered";
+                AskError::Busy { limit, problem: problem.to_owned() }
+            }
             Self::Stopping => AskError::Stopped,
-            _ => AskError::NO_MAJORITY,
+            _ => quarantine.map_or(AskError::NO_MAJORITY, AskError::Quarantine),
+        }
+    }
+
+    /// The limit of a shard that the answer reports.
+    #[must_use]
+    pub const fn limit(&self) -> Option<Limit> {
+        match self {
+            Self::Busy(CommandError::TooManyWaiters(_)) => Some(Limit::Waiters),
+            Self::Busy(_) => Some(Limit::Inflight),
+            Self::Full => Some(Limit::Leases),
+            Self::TooManyLists(_) => Some(Limit::Lists),
+            _ => None,
         }
     }
 }

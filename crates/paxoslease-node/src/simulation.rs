@@ -23,7 +23,7 @@ use crate::config::Config;
 use crate::driver::{self, Driver};
 use crate::front::{FrontEnd, Waiting};
 use crate::mailbox::Mailbox;
-use crate::node::{CommandSender, Node, Run, Shared, make_driver};
+use crate::node::{Node, Run, Shared, command_sender, make_driver};
 pub use crate::stable::VolatileFiles;
 use crate::stable::{Folder, StableError, Startup, Wishes};
 use crate::tls::CurrentTls;
@@ -214,7 +214,9 @@ impl Process {
         let writer = writer.map(|(folder, record)| Writer::new(folder, count, record));
         let last_error = writer.as_ref().map(Writer::last_error);
         let disk_problem = Box::new(move || last_error.as_ref().and_then(writer::LastError::text));
-        let board = Arc::new(Board::new(&settings, disk_problem, CurrentTls::default()));
+        let board =
+            Board::new(&settings, startup.has_record(), disk_problem, CurrentTls::default());
+        let board = Arc::new(board);
         let waiting = Arc::<Waiting>::default();
         let new_mailbox = |shard| {
             let bell = Arc::clone(&bell);
@@ -364,12 +366,4 @@ impl Process {
         self.node.shared.over();
         tickets
     }
-}
-
-fn command_sender(mailbox: &Arc<Mailbox<Post<Infallible>>>) -> CommandSender {
-    let mailbox = Arc::clone(mailbox);
-    Box::new(move |command| match mailbox.post(Post::Command(command)) {
-        Err(Post::Command(command)) => Err(command),
-        _ => Ok(()),
-    })
 }

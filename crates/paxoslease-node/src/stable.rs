@@ -8,8 +8,6 @@
 mod disk;
 mod error;
 mod files;
-#[cfg(test)]
-mod memory;
 mod merged;
 mod startup;
 #[cfg(test)]
@@ -28,12 +26,10 @@ use disk::FolderDisk;
 pub(crate) use disk::{DataFile, Disk};
 pub use error::StableError;
 use files::OsFiles;
-#[cfg(test)]
-pub(crate) use memory::MemoryDisk;
 #[cfg(feature = "simulation")]
-pub(crate) use merged::MergedRecord;
+pub(crate) use merged::{MergedRecord, Write};
 pub(crate) use startup::{Startup, Wishes};
-#[cfg(feature = "simulation")]
+#[cfg(any(test, feature = "simulation"))]
 pub use volatile_files::VolatileFiles;
 pub(crate) use writer::RecordWriter;
 
@@ -62,7 +58,7 @@ impl Folder {
     }
 
     /// Opens the data folder of a simulated host.
-    #[cfg(feature = "simulation")]
+    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn open_volatile(files: &VolatileFiles, node: NodeId) -> Result<Self, StableError> {
         Ok(Self::on(FolderDisk::open(files.clone(), Path::new("/var/node"), node)?, node))
     }

@@ -1,6 +1,6 @@
 //! One turn of a shard's thread: its phases in order, and what they work on.
 //!
-//! Knows no sockets, threads or disks of its own: [`crate::event_loop`] brings real ones, and a
+//! Knows no sockets, threads or disks of its own: `event_loop` brings real ones, and a
 //! simulated world its own.
 
 mod clients;

@@ -4,26 +4,17 @@ mod cell;
 
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-use std::thread::JoinHandle;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use cell::{Cell, TTL, listen, status, take, until};
 use paxoslease_node::{
-    AcquireError, AskError, Change, Config, LeaseGuard, LeaseState, Node, ReleaseError, Role,
-    StartError, Watch, block_on,
+    AcquireError, AskError, Change, Config, LeaseGuard, LeaseState, Node, StartError, Watch,
+    block_on,
 };
 
 fn three() -> Cell {
     cell::start(3, |config| config.shards(1))
-}
-
-/// A thread that waits for a name which another node holds.
-fn waiter(node: &Node, name: &'static str) -> JoinHandle<Result<LeaseGuard, AcquireError>> {
-    let waiting = node.clone();
-    let waiter = std::thread::spawn(move || waiting.acquire(name, TTL).blocking());
-    until("the request waits", || status(node).waiters == 1);
-    waiter
 }
 
 #[test]
@@ -48,58 +39,6 @@ fn a_lease_is_held_by_one_and_moves_on_release() {
 }
 
 #[test]
-fn a_waiter_is_granted_when_the_guard_of_the_holder_is_dropped() {
-    let cell = three();
-    let lease = take(&cell.nodes[0], "x");
-    let waiter = waiter(&cell.nodes[1], "x");
-    let fence = lease.fence();
-    drop(lease);
-    let next = waiter.join().expect("no panic").expect("granted");
-    assert!(next.is_held() && next.fence() > fence);
-}
-
-#[test]
-fn names_are_spread_over_shards_that_connect_to_each_other() {
-    let cell = cell::start(3, |config| config.shards(3));
-    let acquired = (0..50).map(|number| take(&cell.nodes[number % 3], &format!("jobs/{number}")));
-    let leases: Vec<LeaseGuard> = acquired.collect();
-    let status = status(&cell.nodes[0]);
-    assert!(status.ready && status.peers.iter().all(|peer| peer.up), "{status:?}");
-    // A majority has each lease; the messages to the third may still be on their way.
-    assert!(status.leases <= 50 && leases.iter().all(LeaseGuard::is_held));
-}
-
-#[test]
-fn a_proposer_takes_leases_without_a_vote() {
-    let cell = cell::start(3, |config| config.shards(2));
-    let proposer = Node::start_blocking(cell.proposer(7).shards(2)).expect("starts");
-    block_on(proposer.ready()).expect("reaches a majority");
-    let lease = take(&proposer, "x");
-    assert!(cell.nodes[0].try_acquire("x", TTL).blocking().is_err());
-    lease.release_blocking().expect("released");
-    assert!(cell.nodes[0].try_acquire("x", TTL).blocking().is_ok());
-    let status = status(&proposer);
-    assert_eq!((status.role, status.leases), (Role::Proposer, 0));
-}
-
-#[test]
-fn an_acquire_whose_future_is_dropped_leaves_nothing_behind() {
-    let cell = three();
-    for polls in 1..4 {
-        let mut acquiring = pin!(cell.nodes[0].acquire("x", TTL).into_future());
-        let mut context = Context::from_waker(Waker::noop());
-        for _ in 0..polls {
-            if let Poll::Ready(granted) = acquiring.as_mut().poll(&mut context) {
-                assert!(granted.is_ok());
-                break;
-            }
-        }
-    }
-    // A lease that a dropped future was granted goes to the next client that waits.
-    assert!(take(&cell.nodes[1], "x").is_held());
-}
-
-#[test]
 fn invalid_requests_are_refused_with_their_reason() {
     let cell = cell::start(1, |config| config.shards(1));
     let node = &cell.nodes[0];
@@ -113,37 +52,6 @@ fn invalid_requests_are_refused_with_their_reason() {
     let holder = "h".repeat(257);
     let refused = node.try_acquire("x", TTL).holder(&holder).blocking().expect_err("refused");
     assert!(matches!(refused, AcquireError::Holder(_)));
-}
-
-#[test]
-fn without_a_majority_nothing_is_granted_and_leases_are_lost() {
-    let cell = three();
-    let ttl = Duration::from_millis(600);
-    let lease = cell.nodes[0].acquire("x", ttl).blocking().expect("granted");
-    cell.nodes[1].shutdown_blocking();
-    cell.nodes[2].shutdown_blocking();
-    block_on(async {
-        assert_ne!(lease.state_other(LeaseState::Held).await, LeaseState::Held);
-        lease.lost().await;
-        assert!(!lease.is_held() && lease.remaining().is_zero());
-        let refused = cell.nodes[0].try_acquire("y", TTL).await.expect_err("no majority");
-        assert_eq!(refused, AskError::NO_MAJORITY.into());
-        assert!(matches!(lease.release().await, Err(ReleaseError::NotHeld { .. })));
-    });
-    assert!(!status(&cell.nodes[0]).ready);
-}
-
-#[test]
-fn a_guard_renews_itself_for_as_long_as_it_lives() {
-    let cell = three();
-    let ttl = Duration::from_secs(1);
-    let lease = cell.nodes[0].acquire("x", ttl).blocking().expect("granted");
-    let waiting = cell.nodes[1].acquire("x", TTL).wait(3 * ttl);
-    let refused = waiting.blocking().expect_err("held all along");
-    assert!(
-        matches!(refused, AcquireError::Held { holder: Some(by), .. } if by.fence == lease.fence())
-    );
-    assert!(lease.is_held());
 }
 
 #[test]
@@ -167,24 +75,6 @@ fn a_watcher_sees_leases_come_and_go() {
     drop(ignored);
     cell.nodes[1].shutdown_blocking();
     while watch.next_blocking().is_some() {}
-}
-
-#[test]
-fn a_node_that_stops_releases_its_lease_and_refuses_its_waiter() {
-    let cell = three();
-    let lease = take(&cell.nodes[0], "x");
-    let held = take(&cell.nodes[1], "y");
-    let waiter = waiter(&cell.nodes[0], "y");
-    cell.nodes[0].shutdown_blocking();
-    assert_eq!(lease.state(), LeaseState::Lost);
-    let refused = waiter.join().expect("no panic").expect_err("stopped");
-    assert_eq!(refused, AskError::Stopped.into());
-    let stopped = cell.nodes[0].try_acquire("z", TTL).blocking().expect_err("stopped");
-    assert_eq!(stopped, AskError::Stopped.into());
-    let taken = cell.nodes[1].try_acquire("x", TTL).blocking().expect("released");
-    assert!(taken.fence() > lease.fence() && held.is_held());
-    // A second shutdown finds nothing left to do.
-    cell.nodes[0].shutdown_blocking();
 }
 
 /// Acquires many names at once, for so long that no lease expires in this test.

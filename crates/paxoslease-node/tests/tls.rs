@@ -51,27 +51,6 @@ fn problem(node: &Node) -> String {
 }
 
 #[test]
-fn members_with_certificates_grant_leases_on_every_shard() {
-    let authority = Authority::new();
-    let cell = three(&authority);
-    for number in 0..20 {
-        let lease = take(&cell.nodes[number % 3], &format!("jobs/{number}"));
-        lease.release_blocking().expect("released");
-    }
-}
-
-#[test]
-fn a_node_without_a_certificate_of_the_authority_is_refused() {
-    let (authority, stranger) = (Authority::new(), Authority::new());
-    let cell = three(&authority);
-    let strange = cell.proposer(9).tls(certify(&stranger, 9));
-    for config in [cell.proposer(8), strange] {
-        assert!(!problem(&start(config)).is_empty());
-    }
-    assert!(take(&cell.nodes[0], "x").is_held(), "and the cell goes on");
-}
-
-#[test]
 fn certificates_are_replaced_while_leases_are_held() {
     let (before, after) = (Authority::new(), Authority::new());
     let cell = three(&before);
@@ -107,24 +86,6 @@ fn a_node_may_restart_at_any_step_of_replacing_an_authority() {
         block_on(cell.nodes[2].ready()).expect("its peers accept it, and it accepts them");
     }
     take(&cell.nodes[2], "x").release_blocking().expect("released");
-}
-
-#[test]
-fn files_that_every_peer_would_refuse_are_not_reloaded() {
-    let (authority, other) = (Authority::new(), Authority::new());
-    let cell = three(&authority);
-    let unsigned = trusting(&authority.folder.join("ca.pem"), certify(&other, 1));
-    for (tls, words) in [(expired(&authority, 1), "days ago"), (unsigned, "ca.pem has signed it")] {
-        let text = cell.nodes[0].reload_tls(&tls).expect_err(words).to_string();
-        assert!(text.contains("node-1.") && text.contains(words), "{text}");
-    }
-    // New connections get the certificate that was there before.
-    let newcomer = start(cell.proposer(9).tls(certify(&authority, 9)));
-    until("the first node accepts it", || {
-        let first = status(&newcomer).peers.swap_remove(0);
-        assert_eq!((first.node, first.problem), (1, None));
-        first.up
-    });
 }
 
 #[test]

@@ -51,14 +51,14 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
         let (number, after) = split_where(rest, |c| !c.is_ascii_digit() && c != '.');
         let (unit, after) = split_where(after, |c| c.is_ascii_digit() || c == '.');
         if number.is_empty() {
-            return fail(format!("{text:?} is no duration; {EXAMPLE}"));
+            return fail(format!("{text:?} is not a valid duration; {EXAMPLE}"));
         }
         if unit.is_empty() {
             return fail(format!("{number} has no unit; write {number}s or {number}ms"));
         }
         let Some((_, unit_nanos)) = UNITS.iter().find(|(name, _)| *name == unit) else {
             return fail(format!(
-                "{unit:?} is no unit of time; use d, h, m, s, ms, us or ns, as in 15s or 1m30s"
+                "{unit:?} is not a unit of time; use d, h, m, s, ms, us or ns, as in 15s or 1m30s"
             ));
         };
         if *unit_nanos >= unit_before {
@@ -87,7 +87,9 @@ fn nanos_of(text: &str, number: &str, unit_nanos: u64) -> Result<u64, DurationEr
         {
             (integer, fraction.trim_end_matches('0'))
         }
-        Some(_) => return Err(DurationError(format!("{text:?} is no duration; {EXAMPLE}"))),
+        Some(_) => {
+            return Err(DurationError(format!("{text:?} is not a valid duration; {EXAMPLE}")));
+        }
         None => (number, ""),
     };
     if fraction.len() > FRACTION_DIGITS_MAX {

@@ -256,25 +256,6 @@ mod tests {
     }
 
     #[test]
-    fn a_member_listens_on_its_own_address_by_default() {
-        for (config, address) in [(config(), "b:7401"), (config().listen("0.0.0.0:0"), "0.0.0.0:0")]
-        {
-            let settings = config.settings().expect("valid");
-            assert_eq!(settings.listen.as_deref(), Some(address));
-        }
-    }
-
-    #[test]
-    fn a_proposer_does_not_listen_and_all_members_are_its_peers() {
-        let mut config = config().role(Role::Proposer);
-        config.node = 9;
-        let settings = config.settings().expect("valid");
-        assert_eq!(settings.listen, None);
-        assert_eq!(settings.peers().count(), 3);
-        assert_eq!(settings.cell.member(settings.node), None);
-    }
-
-    #[test]
     fn a_member_is_not_its_own_peer() {
         let settings = config().settings().expect("valid");
         let peers: Vec<_> = settings.peers().collect();
@@ -318,12 +299,5 @@ mod tests {
         assert!(core.attempt_timeout_min <= core.attempt_timeout);
         let limits = core.limits;
         assert_eq!((limits.entries_max, limits.waiters_max, limits.rounds_max), (1, 1, 1));
-    }
-
-    #[test]
-    fn by_default_there_is_a_shard_per_core_within_the_bounds() {
-        let mut config = config();
-        config.shards = None;
-        assert!(config.settings().expect("valid").shards.get() <= SHARDS_MAX);
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use paxoslease_core::{Belief, Instant, Label, Name, Renew, Tenure, Ttl};
 use paxoslease_holder::transport::{self, AcquireRequest, Caller, GuardId, ReleaseOutcome, Ticket};
-use paxoslease_holder::{AcquireError, AskError, ReleaseError, RenewError};
+use paxoslease_holder::{AcquireError, AskError, Quarantine, ReleaseError, RenewError};
 use slab::Slab;
 
 use super::counters::Outcome;
@@ -127,7 +127,8 @@ impl Driver {
                 _ => self.guards.renewal_failed(guard, now),
             },
             Pending::ReleaseGuard(caller) => {
-                self.wakers.extend(caller.released(release_outcome(answer)));
+                let outcome = release_outcome(answer, self.quarantine(now));
+                self.wakers.extend(caller.released(outcome));
             }
             Pending::RenewTenure { label, tenure, reply } => {
                 let outcome = match answer {
@@ -140,12 +141,12 @@ impl Driver {
                         Err(RenewError::NotHeld { name, fence })
                     }
                     Answer::Ttl(error) => Err(RenewError::Ttl(error)),
-                    answer => Err(answer.into_ask_error().into()),
+                    answer => Err(answer.into_ask_error(self.quarantine(now)).into()),
                 };
                 let _left = reply.send(outcome);
             }
             Pending::ReleaseTenure { label, tenure, reply } => {
-                let outcome = release_outcome(answer);
+                let outcome = release_outcome(answer, self.quarantine(now));
                 let _left = reply.send(outcome.into_result(label.name(), tenure.fence()));
             }
             Pending::Background => {}
@@ -182,13 +183,25 @@ impl Driver {
                 AcquireError::Held { name: label.name().to_string(), holder: Some(by.into()) }
             }
             Answer::Ttl(error) => AcquireError::Ttl(error),
-            answer => answer.into_ask_error().into(),
+            answer => answer.into_ask_error(self.quarantine(now)).into(),
         };
         if error == AcquireError::Ask(AskError::Stopped) {
             self.counters.acquired(Outcome::Refused);
         }
         self.wakers.extend(caller.refuse(error));
         true
+    }
+
+    /// Whether an acquire of this process is under way.
+    pub(super) fn is_acquiring(&self) -> bool {
+        self.callers.iter().any(|(_, pending)| matches!(pending, Pending::Acquire { .. }))
+    }
+
+    /// The quarantine of this node, if it is in one.
+    pub(super) fn quarantine(&self, now: Instant) -> Option<Quarantine> {
+        let remaining = self.shard.quarantine_remaining(now);
+        let has_record = self.board.has_record();
+        (!remaining.is_zero()).then_some(Quarantine { remaining, has_record })
     }
 
     fn belief_ends_at(&self, started_at: Instant, ttl: Ttl) -> Instant {
@@ -276,10 +289,10 @@ impl Driver {
     }
 }
 
-fn release_outcome(answer: Answer) -> ReleaseOutcome {
+fn release_outcome(answer: Answer, quarantine: Option<Quarantine>) -> ReleaseOutcome {
     match answer {
         Answer::Released { held: true, confirmed: true } => ReleaseOutcome::Confirmed,
         Answer::Released { held: false, confirmed: true } => ReleaseOutcome::NotHeld,
-        answer => ReleaseOutcome::Unconfirmed(answer.into_ask_error()),
+        answer => ReleaseOutcome::Unconfirmed(answer.into_ask_error(quarantine)),
     }
 }

@@ -158,18 +158,4 @@ mod tests {
         assert_eq!(pages(&mut lists, &driver, 1), [(3, None)]);
         assert!(lists.is_empty());
     }
-
-    #[test]
-    fn lists_that_wait_are_bounded_and_answered_when_the_node_stops() {
-        let mut lists = Lists::default();
-        for id in 0..WAITING_MAX as u64 {
-            add(&mut lists, id, 0, ALL).expect("room");
-        }
-        assert_eq!(add(&mut lists, 0, 0, ALL), Err(Answer::TooManyLists(WAITING_MAX)));
-        let mut answers = Vec::new();
-        lists.refuse(&mut answers);
-        assert_eq!(answers.len(), WAITING_MAX);
-        assert!(answers.iter().all(|(_, answer)| *answer == Answer::Stopping));
-        assert!(lists.is_empty());
-    }
 }

@@ -14,9 +14,9 @@ mod tests;
 use std::time::Duration;
 
 use paxoslease_core::{Cell, Instant, Message, NodeId, Rng, To};
-use paxoslease_wire::{CellName, FrameKind, Hello, ShardId, VERSION};
+use paxoslease_wire::{CellName, Farewell, FrameKind, Hello, ShardId, VERSION};
 
-pub(crate) use greeting::{Greeted, refusal_of};
+pub(crate) use greeting::{Greeted, IS_STOPPING, refusal_of};
 use peer::{Link, Peer, Told};
 
 use super::counters::{Counters, DropReason};
@@ -281,11 +281,24 @@ impl Peers {
         }
     }
 
+    /// Tells all peers that this node stops, and closes the connections to them.
+    pub(crate) fn stop(&mut self, sockets: &mut impl Sockets, counter: u64) {
+        for peer in &mut self.list {
+            peer.say_farewell(sockets, Farewell::STOPPING, counter);
+            if let Link::Up { conn, .. } = peer.link {
+                sockets.close(conn);
+            }
+        }
+    }
+
     fn peer_down(&mut self, now: Instant, place: usize, why: &str) {
         let peer = &mut self.list[place];
         let was_up = peer.is_up();
         let pause = peer.down(now, why, &mut self.rng);
-        if was_up {
+        if was_up && why == IS_STOPPING {
+            self.changed = true;
+            tracing::info!(peer = %peer.node, "peer is stopping");
+        } else if was_up {
             self.changed = true;
             tracing::warn!(peer = %peer.node, why, "peer lost");
         } else {

@@ -34,7 +34,7 @@ fn only_member(clock: &Clock, new_cell: bool) -> Driver {
     let max_lease = settings.cell.max_lease();
     let wishes = Wishes { new_cell, reset: false, max_lease, counter: 1 };
     let startup = Startup::decide(None, None, wishes);
-    let board = Board::new(&settings, Box::new(|| None), CurrentTls::default());
+    let board = Board::new(&settings, false, Box::new(|| None), CurrentTls::default());
     let run = Run { seed: 1, wall_counter: 1 };
     make_driver(&settings, &startup, 0, run, clock, Arc::new(board))
 }
@@ -279,6 +279,26 @@ fn a_member_in_quarantine_is_not_ready() {
     let over_at = now.after(driver.status(now).quarantine_remaining);
     driver.tick_at(over_at.after(Duration::from_secs(1)));
     assert!(waiters.iter().all(|answer| answer.try_recv() == Ok(())));
+}
+
+#[test]
+fn an_acquire_without_a_majority_says_for_what_it_waits() {
+    let mut driver = TestDriver::of_cell(false);
+    let now = driver.now;
+    assert_eq!(driver.next_wait_to_log(now), None, "there is no acquire");
+    let _acquiring = driver.begin_acquire("x");
+    driver.carry();
+    let reason = driver.next_wait_to_log(now).expect("at once");
+    assert!(reason.contains("this node has no record and votes in 60 s"), "{reason}");
+    assert!(reason.contains("new_cell(true)"), "{reason}");
+    assert_eq!(driver.next_wait_to_log(now.after(Duration::from_secs(9))), None);
+    let reason = driver.next_wait_to_log(now.after(Duration::from_secs(10))).expect("again");
+    assert!(reason.contains("votes in 50 s"), "{reason}");
+    let mut voting = TestDriver::new();
+    let _acquiring = voting.begin_acquire("x");
+    voting.carry();
+    let now = voting.now;
+    assert_eq!(voting.next_wait_to_log(now), None, "it votes");
 }
 
 #[test]

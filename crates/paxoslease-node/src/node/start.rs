@@ -26,7 +26,7 @@ use crate::front::{FrontEnd, Service, Waiting};
 use crate::mailbox::Mailbox;
 use crate::stable::{Folder, RecordWriter, StableError, Startup, Wishes};
 use crate::tls::{CurrentTls, TlsError};
-use crate::turn::Clients;
+use crate::turn::{self, Clients};
 
 /// Why a node did not start. Nothing runs. Nothing was changed on disk, unless the system refused a
 /// thread at the very last: then the snapshot of the last stop is used up, and the next start waits
@@ -156,7 +156,9 @@ impl Running {
         span.in_scope(|| explain(settings.role, &startup));
         let writer = writer(folder, &startup, &mailboxes)?;
         let clock = Clock::system();
-        let board = Arc::new(Board::new(&settings, disk_problem(writer.as_ref()), tls.clone()));
+        let disk_problem = disk_problem(writer.as_ref());
+        let board =
+            Arc::new(Board::new(&settings, startup.has_record(), disk_problem, tls.clone()));
         let waiting = Arc::<Waiting>::default();
         let maker = Maker {
             settings: &settings,
@@ -394,10 +396,12 @@ fn writer(
     Ok(Some(Arc::new(writer.map_err(refused("a thread"))?)))
 }
 
-fn command_sender(mailbox: &Arc<Mailbox<Post>>) -> CommandSender {
+pub(crate) fn command_sender<S: Send + 'static>(
+    mailbox: &Arc<Mailbox<turn::Post<S>>>,
+) -> CommandSender {
     let mailbox = Arc::clone(mailbox);
-    Box::new(move |command| match mailbox.post(Post::Command(command)) {
-        Err(Post::Command(command)) => Err(command),
+    Box::new(move |command| match mailbox.post(turn::Post::Command(command)) {
+        Err(turn::Post::Command(command)) => Err(command),
         _ => Ok(()),
     })
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use paxoslease_core::Record;
 
-use crate::stable::{Folder, MergedRecord};
+use crate::stable::{Folder, MergedRecord, Write};
 
 /// Why the last write failed, for the node's status.
 #[derive(Clone, Default)]
@@ -20,10 +20,7 @@ impl LastError {
 pub(super) struct Writer {
     folder: Folder,
     merged: MergedRecord,
-    /// The shards that wait for an answer.
-    waiting: Vec<bool>,
-    /// The record that is being written, and the answers to give then.
-    under_way: Option<(Record, Vec<(usize, Record)>)>,
+    under_way: Option<Write>,
     last_error: LastError,
 }
 
@@ -32,7 +29,6 @@ impl Writer {
         Self {
             folder,
             merged: MergedRecord::new(shards, start),
-            waiting: vec![false; shards],
             under_way: None,
             last_error: LastError::default(),
         }
@@ -44,19 +40,15 @@ impl Writer {
 
     pub(super) fn ask(&mut self, shard: usize, record: Record) {
         self.merged.ask(shard, record);
-        self.waiting[shard] = true;
     }
 
     /// Begins to write, if there is something and nothing is under way.
     pub(super) fn begin(&mut self) -> bool {
-        if self.under_way.is_some() || !self.waiting.contains(&true) {
-            return false;
+        let begins = self.under_way.is_none() && self.merged.is_asked();
+        if begins {
+            self.under_way = Some(self.merged.take());
         }
-        let waiting = (0..self.waiting.len()).filter(|shard| self.waiting[*shard]);
-        let answers = waiting.map(|shard| (shard, self.merged.of(shard))).collect();
-        self.waiting.fill(false);
-        self.under_way = Some((self.merged.merged(), answers));
-        true
+        begins
     }
 
     /// The write is over. Returns the answers to give; `None` when it failed and must be repeated.
@@ -69,7 +61,7 @@ impl Writer {
             return Some(answers);
         }
         for (shard, _) in answers {
-            self.waiting[shard] = true;
+            self.merged.ask_again(shard);
         }
         None
     }

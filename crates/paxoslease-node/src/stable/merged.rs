@@ -1,4 +1,4 @@
-//! One record for all shards of a node.
+//! One record for all shards of a node, and the shards that wait until it is durable.
 //!
 //! Each field of the node's record is the highest that a shard asked for. So the record on disk is
 //! never below the ceilings that a shard uses: a shard does not use a raised ceiling before it is
@@ -10,25 +10,42 @@ use paxoslease_core::Record;
 #[derive(Clone, Debug)]
 pub(crate) struct MergedRecord {
     asked: Vec<Record>,
+    /// By shard, whether it waits for an answer.
+    waiting: Vec<bool>,
 }
+
+/// A record to write, and the shards to answer then, each with what it asked for.
+pub(crate) type Write = (Record, Vec<(usize, Record)>);
 
 impl MergedRecord {
     /// All shards began with `start`, and use it until they ask for another record.
     pub(crate) fn new(shards: usize, start: Record) -> Self {
-        Self { asked: vec![start; shards] }
+        Self { asked: vec![start; shards], waiting: vec![false; shards] }
     }
 
-    /// A shard asks for a record. Returns the node's record to write.
-    pub(crate) fn ask(&mut self, shard: usize, record: Record) -> Record {
+    pub(crate) fn ask(&mut self, shard: usize, record: Record) {
         self.asked[shard] = record;
-        self.merged()
+        self.waiting[shard] = true;
     }
 
-    pub(crate) fn of(&self, shard: usize) -> Record {
-        self.asked[shard]
+    /// The write for a shard failed.
+    pub(crate) fn ask_again(&mut self, shard: usize) {
+        self.waiting[shard] = true;
     }
 
-    pub(crate) fn merged(&self) -> Record {
+    pub(crate) fn is_asked(&self) -> bool {
+        self.waiting.contains(&true)
+    }
+
+    /// The next write. No shard waits afterwards.
+    pub(crate) fn take(&mut self) -> Write {
+        let waiting = (0..self.waiting.len()).filter(|shard| self.waiting[*shard]);
+        let answers = waiting.map(|shard| (shard, self.asked[shard])).collect();
+        self.waiting.fill(false);
+        (self.merged(), answers)
+    }
+
+    fn merged(&self) -> Record {
         self.asked.iter().fold(Record::default(), |all, one| Record {
             ballot_ceiling: all.ballot_ceiling.max(one.ballot_ceiling),
             lease_ceiling: all.lease_ceiling.max(one.lease_ceiling),
@@ -53,7 +70,9 @@ mod tests {
             (0, record(50, 0), record(100, 0)),
             (2, record(60, 50), record(70, 50)),
         ] {
-            assert_eq!(merged.ask(shard, asked), expected, "shard {shard} asks for {asked:?}");
+            merged.ask(shard, asked);
+            let write = (expected, vec![(shard, asked)]);
+            assert_eq!(merged.take(), write, "shard {shard} asks for {asked:?}");
         }
     }
 }

@@ -71,6 +71,11 @@ impl Startup {
         }
     }
 
+    /// Whether the folder had a record that counts.
+    pub(crate) const fn has_record(&self) -> bool {
+        matches!(self, Self::Snapshot(..) | Self::Empty { start: Start::Crash(_), .. })
+    }
+
     /// The record that every shard begins with; `None` without a folder.
     pub(crate) fn record(&self) -> Option<Record> {
         let start = match *self {
@@ -146,7 +151,12 @@ impl fmt::Display for Startup {
                  before. Remove the request for a reset once this node runs"
             ),
             Start::NoRecord { longest, disk: true, .. } => {
-                write!(f, "no stable record: waiting max_lease ({longest}) before voting")
+                write!(
+                    f,
+                    "this node has no record: it votes after max_lease ({longest}), because leases \
+                     that it granted may still be held. If no node of this cell ever ran, start \
+                     each node with --new-cell (in Rust: new_cell(true)) to skip the wait"
+                )
             }
             Start::NoRecord { longest, disk: false, .. } => write!(
                 f,

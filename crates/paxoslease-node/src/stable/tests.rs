@@ -4,7 +4,7 @@ mod power;
 mod real;
 mod writer;
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::time::Duration;
 
 use paxoslease_core::{
@@ -12,6 +12,7 @@ use paxoslease_core::{
     Shard, Snapshot, Start, Token, Ttl,
 };
 
+use super::files::Files as _;
 use super::*;
 
 pub(super) fn node(id: u16) -> NodeId {
@@ -29,6 +30,8 @@ pub(super) const PLAIN: Wishes = Wishes {
     max_lease: Ttl::from_millis(60_000).unwrap(),
     counter: 1 << 40,
 };
+const RECORD: &str = "/var/node/record";
+const SNAPSHOT: &str = "/var/node/snapshot";
 const NEW_CELL: Wishes = Wishes { new_cell: true, ..PLAIN };
 const RESET: Wishes = Wishes { reset: true, ..PLAIN };
 
@@ -54,7 +57,7 @@ impl Startup {
     }
 }
 
-impl MemoryDisk {
+impl VolatileFiles {
     fn with_record(record: Record) -> Self {
         let disk = Self::default();
         disk.folder().write_record(record).expect("room");
@@ -70,7 +73,7 @@ impl MemoryDisk {
     }
 
     fn folder(&self) -> Folder {
-        Folder::on(self.clone(), node(1))
+        Folder::open_volatile(self, node(1)).expect("opens")
     }
 
     fn loaded(&self) -> Loaded {
@@ -89,12 +92,28 @@ impl MemoryDisk {
         matches!(self.started(), Startup::Empty { start: Start::Crash(_), .. })
     }
 
-    fn content(&self, file: DataFile) -> Option<Vec<u8>> {
-        self.read(file).expect("reads")
+    fn content(&self, file: &str) -> Option<Vec<u8>> {
+        self.read(Path::new(file)).ok()
+    }
+
+    /// The record, while another process may write the next one.
+    fn record(&self) -> Record {
+        decode_record(node(1), &self.content(RECORD).expect("written")).expect("a record")
     }
 
     fn snapshot(&self) -> Vec<u8> {
-        self.content(DataFile::Snapshot).expect("is there")
+        self.content(SNAPSHOT).expect("is there")
+    }
+
+    /// Replaces or removes a file behind the back of the node.
+    fn tamper(&self, file: &str, bytes: Option<Vec<u8>>) {
+        let path = Path::new(file);
+        if self.exists(path) {
+            self.unlink(path).expect("is there");
+        }
+        if let Some(bytes) = bytes {
+            self.create(path).and_then(|mut file| file.write_all(&bytes)).expect("room");
+        }
     }
 }
 
@@ -116,7 +135,7 @@ fn settle(shard: &mut Shard, folder: &mut Folder) {
 }
 
 /// A shard of a cell of one node that holds these names.
-fn holding(disk: &MemoryDisk, names: &[&str]) -> Shard {
+fn holding(disk: &VolatileFiles, names: &[&str]) -> Shard {
     let mut folder = disk.folder();
     let mut shard = folder.start(NEW_CELL).expect("starts").new_shard();
     settle(&mut shard, &mut folder);
@@ -130,7 +149,7 @@ fn holding(disk: &MemoryDisk, names: &[&str]) -> Shard {
 
 /// The snapshot of a shard that holds this name, on another disk.
 fn snapshot_of(name: &str) -> Option<Snapshot> {
-    holding(&MemoryDisk::default(), &[name]).stop(Instant::ZERO)
+    holding(&VolatileFiles::default(), &[name]).stop(Instant::ZERO)
 }
 
 fn held(shard: &Shard) -> Vec<String> {
@@ -143,7 +162,7 @@ fn held(shard: &Shard) -> Vec<String> {
 
 #[test]
 fn a_folder_is_fresh_until_a_record_was_written() {
-    let disk = MemoryDisk::default();
+    let disk = VolatileFiles::default();
     assert_eq!(disk.loaded(), Loaded::Fresh);
     for _ in 0..2 {
         assert_eq!(disk.started(), no_record(true, false), "no start before wrote a record");
@@ -154,8 +173,8 @@ fn a_folder_is_fresh_until_a_record_was_written() {
 
 #[test]
 fn a_lost_record_is_refused_and_a_reset_waits_for_max_lease() {
-    let disk = MemoryDisk::with_record(record(5, 100));
-    disk.tamper(DataFile::Record, None);
+    let disk = VolatileFiles::with_record(record(5, 100));
+    disk.tamper(RECORD, None);
     for wishes in [PLAIN, NEW_CELL] {
         assert!(matches!(disk.start(wishes), Err(StableError::Lost { .. })));
     }
@@ -168,23 +187,24 @@ fn a_lost_record_is_refused_and_a_reset_waits_for_max_lease() {
 
 #[test]
 fn a_record_with_any_byte_flipped_or_cut_off_is_refused() {
-    let disk = MemoryDisk::with_record(record(5, 100));
-    let bytes = disk.content(DataFile::Record).expect("is there");
+    let disk = VolatileFiles::with_record(record(5, 100));
+    let bytes = disk.content(RECORD).expect("is there");
     for at in 0..bytes.len() {
         let mut flipped = bytes.clone();
         flipped[at] ^= 0x40;
-        disk.tamper(DataFile::Record, Some(flipped));
+        disk.tamper(RECORD, Some(flipped));
         assert!(matches!(disk.start(PLAIN), Err(StableError::Corrupt { .. })), "byte {at}");
         assert!(disk.start(RESET).is_ok(), "byte {at}");
-        disk.tamper(DataFile::Record, Some(bytes[..at].to_vec()));
+        disk.tamper(RECORD, Some(bytes[..at].to_vec()));
         assert!(matches!(disk.folder().load(), Err(StableError::Corrupt { .. })), "{at} bytes");
     }
 }
 
 #[test]
 fn the_record_of_another_node_is_refused() {
-    let disk = MemoryDisk::with_record(record(5, 100));
-    let error = Folder::on(disk, node(2)).start(PLAIN).expect_err("not ours");
+    let disk = VolatileFiles::with_record(record(5, 100));
+    let mut folder = Folder::open_volatile(&disk, node(2)).expect("opens");
+    let error = folder.start(PLAIN).expect_err("not ours");
     assert!(matches!(error, StableError::OtherNode { found: 1, .. }));
     assert!(error.to_string().contains("belongs to node 1, and this is node 2"), "{error}");
 }
@@ -207,7 +227,7 @@ fn every_refusal_explains_a_reset_and_its_risks() {
 
 #[test]
 fn a_reset_respects_a_readable_record() {
-    let disk = MemoryDisk::with_record(record(PLAIN.counter + 9, 90_000));
+    let disk = VolatileFiles::with_record(record(PLAIN.counter + 9, 90_000));
     let (counter, longest) = (PLAIN.counter + 10, Ttl::from_millis(90_000).expect("not zero"));
     let start = Start::NoRecord { counter, longest, disk: true };
     assert_eq!(disk.start(RESET).expect("starts"), Startup::Empty { start, reset: true });
@@ -215,7 +235,7 @@ fn a_reset_respects_a_readable_record() {
 
 #[test]
 fn a_snapshot_restores_the_leases_of_every_shard_once() {
-    let disk = MemoryDisk::default();
+    let disk = VolatileFiles::default();
     let one = holding(&disk, &["a", "b"]).stop(Instant::ZERO);
     assert!(disk.folder().write_snapshot(&[one, snapshot_of("c")]).expect("room"));
     let start = disk.started();
@@ -233,14 +253,14 @@ fn a_snapshot_restores_the_leases_of_every_shard_once() {
 fn a_snapshot_of_many_chunks_comes_back_whole() {
     let names: Vec<String> = (0..1000).map(|i| format!("{i:0>300}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let disk = MemoryDisk::with_snapshot(&names);
+    let disk = VolatileFiles::with_snapshot(&names);
     assert!(disk.snapshot().len() > 3 * CHUNK_LEN);
     assert_eq!(held(&disk.started().new_shard()), names);
 }
 
 #[test]
 fn without_the_snapshot_of_one_shard_the_node_has_none() {
-    let disk = MemoryDisk::default();
+    let disk = VolatileFiles::default();
     let one = holding(&disk, &["a"]).stop(Instant::ZERO);
     assert!(!disk.folder().write_snapshot(&[one, None]).expect("nothing to do"));
     assert!(disk.starts_after_a_crash());
@@ -248,34 +268,35 @@ fn without_the_snapshot_of_one_shard_the_node_has_none() {
 
 #[test]
 fn a_corrupt_or_foreign_snapshot_is_removed_and_not_used() {
-    let disk = MemoryDisk::with_snapshot(&["a"]);
+    let disk = VolatileFiles::with_snapshot(&["a"]);
     let bytes = disk.snapshot();
     for at in 0..bytes.len() {
         let mut flipped = bytes.clone();
         flipped[at] ^= 0x01;
-        disk.tamper(DataFile::Snapshot, Some(flipped));
+        disk.tamper(SNAPSHOT, Some(flipped));
         assert!(disk.starts_after_a_crash(), "byte {at}");
-        assert_eq!(disk.content(DataFile::Snapshot), None, "byte {at}");
+        assert_eq!(disk.content(SNAPSHOT), None, "byte {at}");
     }
-    let others = MemoryDisk::default();
-    others.tamper(DataFile::Snapshot, Some(bytes));
-    let mut folder = Folder::on(others.clone(), node(2));
+    let others = VolatileFiles::default();
+    drop(others.folder());
+    others.tamper(SNAPSHOT, Some(bytes));
+    let mut folder = Folder::open_volatile(&others, node(2)).expect("opens");
     folder.write_record(record(5, 100)).expect("room");
     assert_eq!(folder.start(PLAIN).expect("starts"), crash(record(6, 100)));
-    assert_eq!(others.content(DataFile::Snapshot), None);
+    assert_eq!(others.content(SNAPSHOT), None);
 }
 
 /// It came from a backup, or its removal was not durable after all.
 #[test]
 fn a_snapshot_that_reappears_is_never_used_again() {
-    let disk = MemoryDisk::with_snapshot(&["a"]);
+    let disk = VolatileFiles::with_snapshot(&["a"]);
     let bytes = disk.snapshot();
     assert!(matches!(disk.started(), Startup::Snapshot(..)));
     // The process votes a little, and dies before it has written anything.
     for _ in 0..3 {
-        disk.tamper(DataFile::Snapshot, Some(bytes.clone()));
+        disk.tamper(SNAPSHOT, Some(bytes.clone()));
         assert!(disk.starts_after_a_crash());
-        assert_eq!(disk.content(DataFile::Snapshot), None);
+        assert_eq!(disk.content(SNAPSHOT), None);
     }
     // It runs, and stops cleanly.
     let mut folder = disk.folder();
@@ -284,14 +305,14 @@ fn a_snapshot_that_reappears_is_never_used_again() {
     assert!(folder.write_snapshot(&[shard.stop(over_at)]).expect("room"));
     let newer = disk.snapshot();
     for snapshot in [bytes, newer] {
-        disk.tamper(DataFile::Snapshot, Some(snapshot));
+        disk.tamper(SNAPSHOT, Some(snapshot));
         assert!(disk.starts_after_a_crash());
     }
 }
 
 #[test]
 fn every_start_has_a_higher_counter_than_the_one_before() {
-    let disk = MemoryDisk::default();
+    let disk = VolatileFiles::default();
     drop(holding(&disk, &["a"]));
     let counters: Vec<u64> = (0..5).map(|_| disk.started().counter()).collect();
     assert!(counters[0] > 0 && counters.is_sorted_by(|one, next| one < next), "{counters:?}");
@@ -299,27 +320,30 @@ fn every_start_has_a_higher_counter_than_the_one_before() {
 
 #[test]
 fn a_start_that_cannot_raise_the_ceiling_is_refused() {
-    let disk = MemoryDisk::with_snapshot(&["a"]);
+    let disk = VolatileFiles::with_snapshot(&["a"]);
     assert!(matches!(disk.started(), Startup::Snapshot(..)));
-    disk.set_full(true);
-    assert!(matches!(disk.start(PLAIN), Err(StableError::Io { .. })));
+    let mut folder = disk.folder();
+    disk.set_fault(Some(ErrorKind::StorageFull));
+    assert!(matches!(folder.start(PLAIN), Err(StableError::Io { .. })));
 }
 
 #[test]
 fn a_snapshot_that_cannot_be_removed_is_not_used() {
-    let disk = MemoryDisk::with_snapshot(&["a"]);
+    let disk = VolatileFiles::with_snapshot(&["a"]);
+    let mut folder = disk.folder();
     disk.set_fault(Some(ErrorKind::ReadOnlyFilesystem));
-    assert!(matches!(disk.start(PLAIN), Err(StableError::Io { .. })));
+    assert!(matches!(folder.start(PLAIN), Err(StableError::Io { .. })));
 }
 
 #[test]
 fn a_full_disk_keeps_the_record_it_has() {
-    let disk = MemoryDisk::with_record(record(5, 100));
-    disk.set_full(true);
-    let error = disk.folder().write_record(record(9, 100)).expect_err("no room");
+    let disk = VolatileFiles::with_record(record(5, 100));
+    let mut folder = disk.folder();
+    disk.set_fault(Some(ErrorKind::StorageFull));
+    let error = folder.write_record(record(9, 100)).expect_err("no room");
     assert_eq!(error.kind(), ErrorKind::StorageFull);
-    assert!(disk.folder().write_snapshot(&[snapshot_of("a")]).is_err());
-    disk.set_full(false);
+    assert!(folder.write_snapshot(&[snapshot_of("a")]).is_err());
+    disk.set_fault(None);
     assert_eq!(disk.started(), crash(record(6, 100)));
 }
 
@@ -356,7 +380,7 @@ fn the_start_follows_from_the_folder_and_the_wishes() {
 
 #[test]
 fn the_first_record_is_on_disk_before_any_ballot_is_used() {
-    let mut shard = MemoryDisk::default().start(NEW_CELL).expect("starts").new_shard();
+    let mut shard = VolatileFiles::default().start(NEW_CELL).expect("starts").new_shard();
     let Some(Event::Persist(first)) = shard.poll_event() else { panic!("a record at once") };
     assert_eq!(first.ballot_ceiling, PLAIN.counter + 1 + BALLOT_BLOCK);
 }
@@ -365,7 +389,13 @@ fn the_first_record_is_on_disk_before_any_ballot_is_used() {
 fn every_start_says_whether_and_why_it_waits() {
     let known = Some(Loaded::Record(record(5, 15_000)));
     for (loaded, snapshot, wishes, words) in [
-        (Some(Loaded::Fresh), None, PLAIN, "no stable record: waiting max_lease (60s) before"),
+        (
+            Some(Loaded::Fresh),
+            None,
+            PLAIN,
+            "this node has no record: it votes after max_lease (60s)",
+        ),
+        (Some(Loaded::Fresh), None, PLAIN, "--new-cell (in Rust: new_cell(true))"),
         (known, None, PLAIN, "(15s)"),
         (known, Some(vec![]), PLAIN, "voting at once"),
         (None, None, PLAIN, "wall clock not going back across a restart"),

@@ -13,7 +13,7 @@ use std::time::Duration;
 use paxoslease_core::Record;
 
 use super::Folder;
-use super::merged::MergedRecord;
+use super::merged::{MergedRecord, Write};
 
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -35,8 +35,6 @@ struct SharedState {
 
 struct State {
     merged: MergedRecord,
-    /// By shard, whether it waits for an answer.
-    waiting: Vec<bool>,
     last_error: Option<String>,
     stopped: bool,
 }
@@ -55,12 +53,8 @@ impl RecordWriter {
         start: Record,
         on_written: OnWritten,
     ) -> io::Result<Self> {
-        let state = State {
-            merged: MergedRecord::new(shards, start),
-            waiting: vec![false; shards],
-            last_error: None,
-            stopped: false,
-        };
+        let state =
+            State { merged: MergedRecord::new(shards, start), last_error: None, stopped: false };
         let shared = Arc::new(SharedState { state: Mutex::new(state), changed: Condvar::new() });
         let work = Work {
             shared: Arc::clone(&shared),
@@ -77,9 +71,7 @@ impl RecordWriter {
 
     /// A shard asks for a record. It is told when a record at least as high is durable.
     pub(crate) fn ask(&self, shard: usize, record: Record) {
-        let mut state = self.shared.state();
-        state.merged.ask(shard, record);
-        state.waiting[shard] = true;
+        self.shared.state().merged.ask(shard, record);
         self.shared.changed.notify_one();
     }
 
@@ -140,18 +132,12 @@ impl Work {
         self.folder
     }
 
-    /// The next record to write, and the shards to answer then; `None` to stop.
-    fn next(&self) -> Option<(Record, Vec<(usize, Record)>)> {
-        let idle = |state: &mut State| !state.stopped && !state.waiting.contains(&true);
+    /// The next write; `None` to stop.
+    fn next(&self) -> Option<Write> {
+        let idle = |state: &mut State| !state.stopped && !state.merged.is_asked();
         let state = self.shared.changed.wait_while(self.shared.state(), idle);
         let mut state = state.expect("no thread panics while it holds the lock");
-        if state.stopped {
-            return None;
-        }
-        let waiting = (0..state.waiting.len()).filter(|shard| state.waiting[*shard]);
-        let answers = waiting.map(|shard| (shard, state.merged.of(shard))).collect();
-        state.waiting.fill(false);
-        Some((state.merged.merged(), answers))
+        (!state.stopped).then(|| state.merged.take())
     }
 
     fn write(&mut self, record: Record) -> io::Result<()> {
@@ -193,7 +179,7 @@ impl Work {
             if self.covered.is_some_and(|covered| covers(covered, *asked)) {
                 (self.on_written)(*shard, *asked);
             } else {
-                state.waiting[*shard] = true;
+                state.merged.ask_again(*shard);
             }
         }
         let doublings = (self.failures - 1).min(10);

@@ -205,7 +205,7 @@ impl TlsStream {
         if std::mem::take(is_new) && count > 0 && self.inbound[0] != HANDSHAKE {
             // A new socket has room for it.
             let _told = self.tcp.write(not_tls);
-            let problem = "it does not speak TLS, which this port demands";
+            let problem = "it does not use TLS, which this port requires";
             return Err(io::Error::new(ErrorKind::InvalidData, problem));
         }
         Ok(())

@@ -205,9 +205,13 @@ impl Peers {
     }
 }
 
-/// Why the peer refused us, from its farewell.
+/// The reason why a connection to a peer that stops ends.
+pub(crate) const IS_STOPPING: &str = "it is stopping";
+
+/// Why the peer closes the connection, from its farewell.
 pub(crate) fn refusal_of(frame: &[u8]) -> String {
     match Farewell::decode(frame) {
+        Ok(farewell) if farewell.as_str() == Farewell::STOPPING => IS_STOPPING.to_owned(),
         Ok(farewell) => format!("it refused us: {farewell}"),
         Err(error) => format!("it refused us, for an unreadable reason: {error}"),
     }

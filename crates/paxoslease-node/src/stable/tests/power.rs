@@ -1,13 +1,10 @@
 //! The shipped folder on files that lose unsynced changes at a power failure: every moment of
 //! failure, and every combination of changes that survive it.
 
-use super::super::files::Files as _;
-use super::super::volatile_files::VolatileFiles;
 use super::*;
 
 fn open(files: &VolatileFiles) -> Result<Folder, StableError> {
-    let disk = FolderDisk::open(files.clone(), Path::new("/var/node"), node(1))?;
-    Ok(Folder::on(disk, node(1)))
+    Folder::open_volatile(files, node(1))
 }
 
 /// What the disk confirmed to processes, one after the other.

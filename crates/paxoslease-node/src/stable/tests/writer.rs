@@ -10,7 +10,7 @@ use super::*;
 
 /// Shows each record before it writes it, and waits for the verdict of the test.
 struct Gate {
-    inner: MemoryDisk,
+    inner: FolderDisk<VolatileFiles>,
     shown: Sender<Record>,
     verdicts: Receiver<io::Result<()>>,
 }
@@ -49,16 +49,17 @@ struct Scene {
     shown: Receiver<Record>,
     verdicts: Sender<io::Result<()>>,
     written: Receiver<(usize, Record)>,
-    disk: MemoryDisk,
+    disk: VolatileFiles,
     writer: RecordWriter,
 }
 
 impl Scene {
     fn new(shards: usize, start: Record) -> Self {
-        let disk = MemoryDisk::default();
+        let disk = VolatileFiles::default();
+        let inner = FolderDisk::open(disk.clone(), Path::new("/var/node"), node(1));
         let (show, shown) = channel();
         let (verdicts, judged) = channel();
-        let gate = Gate { inner: disk.clone(), shown: show, verdicts: judged };
+        let gate = Gate { inner: inner.expect("opens"), shown: show, verdicts: judged };
         let (writer, written) = spawn(Folder::on(gate, node(1)), shards, start);
         Self { shown, verdicts, written, disk, writer }
     }
@@ -79,10 +80,7 @@ impl Scene {
                 assert_eq!(answer, (number(shard), record_of(asked)));
             }
             ["silence"] => assert!(self.written.try_recv().is_err()),
-            ["disk", expected] => {
-                assert_eq!(self.disk.loaded(), Loaded::Record(record_of(expected)));
-            }
-            ["writes", count] => assert_eq!(self.disk.writes(), number::<u64>(count)),
+            ["disk", expected] => assert_eq!(self.disk.record(), record_of(expected)),
             ["problem", ref expected @ ..] => {
                 let problem = (self.writer.problem())().unwrap_or_default();
                 assert_eq!(problem, expected.join(" "));
@@ -155,7 +153,7 @@ fn dropping_the_writer_ends_its_thread() {
 
 #[test]
 fn shards_of_one_node_never_use_more_than_is_on_disk() {
-    let disk = MemoryDisk::default();
+    let disk = VolatileFiles::default();
     let mut folder = disk.folder();
     let start = folder.start(NEW_CELL).expect("starts");
     let first = start.record().expect("has a disk");
@@ -181,7 +179,7 @@ fn shards_of_one_node_never_use_more_than_is_on_disk() {
         if let Some(ttl) = wanted[index].take() {
             acquire(&mut shards[index], "a", ttl);
         }
-        let Loaded::Record(stable) = disk.loaded() else { panic!("written") };
+        let stable = disk.record();
         for used in shards.iter().map(Shard::record).filter(|used| *used != first) {
             assert!(used.ballot_ceiling <= stable.ballot_ceiling, "{used:?} {stable:?}");
             assert!(used.lease_ceiling <= stable.lease_ceiling, "{used:?} {stable:?}");

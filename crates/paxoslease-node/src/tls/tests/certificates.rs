@@ -189,7 +189,7 @@ fn the_end_of_the_current_certificate_is_published() {
     let settings = Config::new("test", 1).peer(1, "127.0.0.1:1").ephemeral().settings();
     let settings = settings.expect("valid");
     let end_of = |tls: &CurrentTls| {
-        let board = Board::new(&settings, Box::new(|| None), tls.clone());
+        let board = Board::new(&settings, true, Box::new(|| None), tls.clone());
         let all = published(|| board.show(Default::default(), 0, ShardStatus::default()));
         all.get("paxoslease_certificate_not_after_seconds").map(|value| *value as u64)
     };
