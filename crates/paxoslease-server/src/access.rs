@@ -13,19 +13,22 @@ use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq as _};
 use tokio::sync::watch;
 
+use crate::audit::Audit;
 use crate::quota::Quota;
 
-/// The rules that RESP and HTTP share. Clones share them too.
+/// The rules that RESP and HTTP share, and the log of what clients did. Clones share them too.
 #[derive(Clone)]
 pub struct Gate {
     rules: watch::Sender<Arc<Rules>>,
+    pub(crate) audit: Audit,
 }
 
 impl Gate {
     /// Without rules, every client that can connect may do everything.
     #[must_use]
     pub fn new(access: &[Access]) -> Self {
-        Self { rules: watch::Sender::new(Arc::new(Rules::new(access))) }
+        let rules = watch::Sender::new(Arc::new(Rules::new(access)));
+        Self { rules, audit: Audit::default() }
     }
 
     /// Whether every client that can connect may do everything.
@@ -87,23 +90,56 @@ pub(crate) struct Place(u32);
 /// Why something is not permitted, and what is missing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(crate) enum Denied {
-    #[error("this node asks for a token, and you have sent no valid one")]
+    #[error("a token is required, and no valid one was sent")]
     NoToken,
-    #[error("this node does not know that token")]
+    #[error("this token is unknown here")]
     UnknownToken,
     #[error(
-        "{} may not {verb}{}; that takes an entry of [[access]] with {:?} in may{}",
+        "{} lacks the \"{verb}\" permission{} (may = [\"{verb}\"]{} in [[access]])",
         .bearer.as_ref().map_or("this token".to_owned(), |name| format!("the token of {name:?}")),
-        .name.as_ref().map_or(String::new(), |name| format!(" {name:?}")),
-        .verb.to_string(),
-        if .name.is_some() { " and a fitting pattern in names" } else { "" }
+        .name.as_ref().map_or(String::new(), |name| format!(" for {name:?}")),
+        if .name.is_some() { " and a matching pattern in names" } else { "" }
     )]
     NotPermitted { bearer: Option<String>, verb: Verb, name: Option<String> },
+}
+
+/// Reduces the status of a cell to what a token without `admin` may see: whether leases can be
+/// acquired, and why not.
+pub(crate) fn shorten_status(status: &mut serde_json::Value) {
+    const KEPT: [&str; 11] = [
+        "cell",
+        "node",
+        "role",
+        "members",
+        "max_lease_ms",
+        "ready",
+        "quarantine_remaining_ms",
+        "has_record",
+        "peers",
+        "problem",
+        "version",
+    ];
+    const KEPT_OF_PEERS: [&str; 4] = ["node", "up", "quarantine_remaining_ms", "problem"];
+    let Some(fields) = status.as_object_mut() else { return };
+    fields.retain(|key, _| KEPT.contains(&key.as_str()));
+    let peers = fields.get_mut("peers").and_then(serde_json::Value::as_array_mut);
+    for peer in peers.into_iter().flatten().filter_map(serde_json::Value::as_object_mut) {
+        peer.retain(|key, _| KEPT_OF_PEERS.contains(&key.as_str()));
+    }
 }
 
 impl Denied {
     /// The labels in `paxoslease_refused_total`.
     pub(crate) const REASONS: [&'static str; 3] = ["no_token", "unknown_token", "not_permitted"];
+
+    /// How many denials a line of the audit log stands for, if one is due. A client without a valid
+    /// token must not fill the log, so `throttle` decides about its lines.
+    pub(crate) fn worth_a_line(&self, throttle: impl FnOnce() -> Option<u64>) -> Option<u64> {
+        match self {
+            Self::NoToken | Self::UnknownToken => throttle(),
+            Self::NotPermitted { .. } => Some(1),
+        }
+    }
 
     /// The place of its label there.
     pub(crate) const fn reason(&self) -> usize {
@@ -144,6 +180,11 @@ impl Rules {
             }
         }
         self
+    }
+
+    /// The name of a token, if it has one.
+    pub(crate) fn name(&self, place: Option<Place>) -> Option<String> {
+        self.bearer(place).ok()?.name.clone()
     }
 
     pub(crate) fn quota(&self, place: Option<Place>) -> Option<&Arc<Quota>> {
@@ -209,6 +250,13 @@ impl Rules {
         self.permits_some(place, verb, name, |pattern| pattern.meets(prefix))
     }
 
+    /// Whether the status of the cell is permitted: all of it to a token with `admin`, a short form
+    /// to one with `read`.
+    pub(crate) fn status_verb(&self, place: Option<Place>) -> Result<Verb, Denied> {
+        let permits = |verb| self.permits_within(place, verb, "").map(|()| verb);
+        permits(Verb::Admin).or_else(|denied| permits(Verb::Read).map_err(|_| denied))
+    }
+
     /// Whether any name that a pattern matches may be read.
     pub(crate) fn permits_watch(
         &self,
@@ -237,88 +285,5 @@ impl Rules {
         }
         let (name, bearer) = (name.map(str::to_owned), bearer.name.clone());
         Err(Denied::NotPermitted { bearer, verb, name })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn hash(token: &str) -> TokenHash {
-        TokenHash::new(Sha256::digest(token).into())
-    }
-
-    fn entry(token: &str, names: &[&str], may: &[Verb]) -> Access {
-        let names = names.iter().map(|name| name.parse().expect("a pattern"));
-        Access::new(hash(token), names, may.iter().copied())
-    }
-
-    fn rules() -> Rules {
-        let mut ci = entry("ci", &["jobs/*", "deploy"], &[Verb::Acquire]);
-        ci.name = Some("ci".to_owned());
-        Rules::new(&[ci, entry("ci", &["*"], &[Verb::Read]), entry("ops", &["*"], &[Verb::Admin])])
-    }
-
-    fn place(rules: &Rules, token: &str) -> Option<Place> {
-        rules.place(rules.recognise(token.as_bytes()).expect("known"))
-    }
-
-    #[test]
-    fn without_rules_every_client_may_do_everything() {
-        let rules = Rules::new(&[]);
-        assert!(rules.is_open() && rules.admits(None).is_ok());
-        assert_eq!(rules.permits(None, Verb::Acquire, "x"), Ok(()));
-        assert_eq!(rules.recognise(b"ci"), Err(Denied::UnknownToken));
-    }
-
-    #[test]
-    fn a_token_permits_what_any_of_its_entries_permits() {
-        let rules = rules();
-        let ci = place(&rules, "ci");
-        for name in ["jobs/nightly", "deploy"] {
-            assert_eq!(rules.permits(ci, Verb::Acquire, name), Ok(()));
-        }
-        assert_eq!(rules.permits(ci, Verb::Read, "other"), Ok(()));
-        assert!(rules.permits(ci, Verb::Admin, "jobs/x").is_err(), "no verb includes another");
-        let ops = place(&rules, "ops");
-        assert_eq!(rules.permits_within(ops, Verb::Admin, ""), Ok(()));
-        assert!(rules.permits(ops, Verb::Read, "x").is_err());
-        let denied = rules.permits(ci, Verb::Acquire, "jobs").expect_err("no pattern fits");
-        assert_eq!(
-            denied.to_string(),
-            "the token of \"ci\" may not acquire \"jobs\"; that takes an entry of [[access]] with \
-             \"acquire\" in may and a fitting pattern in names"
-        );
-    }
-
-    #[test]
-    fn a_prefix_is_permitted_if_some_of_its_names_are() {
-        let rules = rules();
-        let ci = place(&rules, "ci");
-        for prefix in ["", "jo", "jobs/", "jobs/a", "deploy"] {
-            assert_eq!(rules.permits_within(ci, Verb::Acquire, prefix), Ok(()), "{prefix}");
-        }
-        assert!(rules.permits_within(ci, Verb::Acquire, "other").is_err());
-    }
-
-    #[test]
-    fn without_a_known_token_nothing_is_permitted() {
-        let rules = rules();
-        assert_eq!(rules.permits(None, Verb::Read, "x"), Err(Denied::NoToken));
-        assert_eq!(rules.admits(None), Err(Denied::NoToken));
-        for token in ["", "c", "ci ", "CI"] {
-            assert_eq!(rules.recognise(token.as_bytes()), Err(Denied::UnknownToken));
-        }
-        // The hash is not a token.
-        assert_eq!(rules.recognise(hash("ci").as_bytes()), Err(Denied::UnknownToken));
-    }
-
-    #[test]
-    fn a_token_that_was_removed_has_no_place_any_more() {
-        let gate = Gate::new(&[entry("a", &["*"], &[Verb::Read])]);
-        let rules = gate.rules();
-        let known = rules.borrow().recognise(b"a").expect("known");
-        gate.change(&[entry("b", &["*"], &[Verb::Read])]);
-        assert_eq!(rules.borrow().place(known), None);
     }
 }

@@ -6,7 +6,7 @@
 mod access;
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use paxoslease_node::config::{self, Document, KeyedAddress, TomlText};
@@ -29,6 +29,8 @@ pub struct Config {
     /// What the tokens of clients permit. Without an entry, every client that can connect may do
     /// everything.
     pub access: Vec<Access>,
+    /// The file of the audit log; none by default.
+    pub audit: Option<PathBuf>,
     /// Bounds on what clients may do.
     pub limits: ServerLimits,
 }
@@ -130,11 +132,18 @@ pub struct ServerLimits {
     /// Acquires of one connection, on average. Up to a second's worth may come at once; an acquire
     /// over this is refused. Unbounded by default.
     pub acquires_per_second: Option<u32>,
+    /// Bytes of the audit log. A full file is kept once more, as `<path>.1`.
+    pub audit_bytes: u64,
 }
 
 impl Default for ServerLimits {
     fn default() -> Self {
-        Self { connections: 10_000, inflight_per_connection: 10_000, acquires_per_second: None }
+        Self {
+            connections: 10_000,
+            inflight_per_connection: 10_000,
+            acquires_per_second: None,
+            audit_bytes: 64 << 20,
+        }
     }
 }
 
@@ -142,7 +151,8 @@ impl ServerLimits {
     fn read(&mut self, document: &mut Document<'_>) -> Result<(), TomlError> {
         document.read("limits.connections", &mut self.connections)?;
         document.read("limits.inflight_per_connection", &mut self.inflight_per_connection)?;
-        document.read("limits.acquires_per_second", &mut self.acquires_per_second)
+        document.read("limits.acquires_per_second", &mut self.acquires_per_second)?;
+        document.read("limits.audit_bytes", &mut self.audit_bytes)
     }
 }
 
@@ -175,7 +185,8 @@ impl Config {
     #[must_use]
     pub fn new(node: paxoslease_node::Config) -> Self {
         let (listen, limits) = (ServerListen::default(), ServerLimits::default());
-        Self { node, listen, client_tls: ClientTls::default(), access: Vec::new(), limits }
+        let (access, audit) = (Vec::new(), None);
+        Self { node, listen, client_tls: ClientTls::default(), access, audit, limits }
     }
 
     /// Sets [`ServerListen::clients`] and [`ServerListen::http`].
@@ -205,12 +216,14 @@ impl Config {
         document.read("listen.peers_out_of_reach", &mut listen.peers_out_of_reach)?;
         let mut client_tls = ClientTls::default();
         document.read("tls.clients", &mut client_tls)?;
+        let mut audit = None;
+        document.read("audit", &mut audit)?;
         let mut limits = ServerLimits::default();
         limits.read(&mut document)?;
         let access = document.tables("access")?.into_iter().map(Access::from_document);
         let access = access.collect::<Result<_, _>>()?;
         let node = paxoslease_node::Config::from_document(document)?;
-        Ok(Self { node, listen, client_tls, access, limits })
+        Ok(Self { node, listen, client_tls, access, audit, limits })
     }
 
     /// Sets a limit of the node or of clients, as `key = number` in the table `[limits]` would.
@@ -230,7 +243,7 @@ impl Config {
     /// # Errors
     /// Names the first contradiction, what was expected, and what to do.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let Self { node, listen, client_tls, access, limits } = self;
+        let Self { node, listen, client_tls, access, audit: _, limits } = self;
         node.check()?;
         let keyed = |clients, http| {
             let addresses = [("listen.clients", clients), ("listen.http", http)].into_iter();
@@ -256,6 +269,7 @@ impl Config {
             ("connections", Some(limits.connections)),
             ("inflight_per_connection", Some(limits.inflight_per_connection)),
             ("acquires_per_second", limits.acquires_per_second),
+            ("audit_bytes", Some(u32::try_from(limits.audit_bytes).unwrap_or(u32::MAX))),
         ];
         match counts.into_iter().find(|(_, count)| *count == Some(0)) {
             None => Ok(()),

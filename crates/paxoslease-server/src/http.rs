@@ -2,7 +2,7 @@
 //!
 //! [`Http`] is a thread with an async runtime. The threads of the node have none. It keeps no state
 //! of leases: it passes every request to the node, and withdraws the request of a client that
-//! leaves (P8). It speaks TLS if the node's configuration says so for clients, and asks a [`Gate`]
+//! leaves (P8). It uses TLS if the node's configuration says so for clients, and asks a [`Gate`]
 //! what a client may do.
 
 mod cell;
@@ -150,6 +150,8 @@ struct App {
     metrics: Metrics,
     gate: Gate,
     notices: Arc<Notices>,
+    /// For clients without a valid token, in the audit log.
+    strangers: Arc<Notices>,
     /// Whether pages of other sites could make a browser connect here.
     may_be_rebound: bool,
     body_timeout: Duration,

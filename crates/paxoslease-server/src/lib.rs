@@ -7,6 +7,7 @@ pub mod http;
 pub mod metrics;
 
 mod access;
+mod audit;
 mod config;
 mod limits;
 mod quota;

@@ -1,85 +1,11 @@
 //! The limits on clients that RESP and HTTP share.
 
-use paxoslease_node::front::{Answer, CommandError, Instant};
+use paxoslease_node::front::Instant;
 
 /// Patterns watched in one shard by RESP, and watches at a time by HTTP. The thread of a shard
 /// compares each change with all its patterns, and each watch by HTTP may keep a quarter of a MiB
 /// that its client does not read.
 pub(crate) const WATCHERS_MAX: u32 = 1024;
-
-/// A limit that a client can reach.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Limit {
-    Connections,
-    InflightPerConnection,
-    AcquiresPerSecond,
-    /// Requests under way in a shard.
-    Inflight,
-    /// Requests that wait in a shard.
-    Waiters,
-    /// Names a shard keeps, by number or by bytes.
-    Leases,
-    /// A client that sent so much while its acquire waited that its end could not be noticed.
-    OutOfSight,
-    /// Messages of a watch that a slow reader missed.
-    Watch,
-    /// A client that read nothing for too long.
-    SlowReader,
-    /// A RESP request that is too long or malformed.
-    Framing,
-    /// A client that did not finish a request in time.
-    HalfRequest,
-    /// A name that is too long, empty or not a text.
-    Name,
-    /// A holder that is too long or not a text.
-    Holder,
-    /// Patterns that one connection watches.
-    Patterns,
-    /// Patterns that all connections of a shard watch.
-    Watchers,
-    /// Lists that wait in a shard.
-    Lists,
-    /// Leases of a token.
-    Quota,
-}
-
-impl Limit {
-    pub(crate) const ALL: [(Self, &'static str); 17] = [
-        (Self::Connections, "connections"),
-        (Self::InflightPerConnection, "inflight_per_connection"),
-        (Self::AcquiresPerSecond, "acquires_per_second"),
-        (Self::Inflight, "inflight"),
-        (Self::Waiters, "waiters"),
-        (Self::Leases, "leases"),
-        (Self::OutOfSight, "out_of_sight"),
-        (Self::Watch, "watch"),
-        (Self::SlowReader, "slow_reader"),
-        (Self::Framing, "framing"),
-        (Self::HalfRequest, "half_request"),
-        (Self::Name, "name"),
-        (Self::Holder, "holder"),
-        (Self::Patterns, "patterns"),
-        (Self::Watchers, "watchers"),
-        (Self::Lists, "lists"),
-        (Self::Quota, "quota"),
-    ];
-
-    /// The limit of a shard that an answer reports.
-    pub(crate) const fn of(answer: &Answer) -> Option<Self> {
-        match answer {
-            Answer::Busy(CommandError::TooManyWaiters(_)) => Some(Self::Waiters),
-            Answer::Busy(_) => Some(Self::Inflight),
-            Answer::Full => Some(Self::Leases),
-            Answer::TooManyLists(_) => Some(Self::Lists),
-            _ => None,
-        }
-    }
-
-    /// The label of this limit in `paxoslease_limited_total`.
-    pub(crate) const fn name(self) -> &'static str {
-        Self::ALL[self as usize].1
-    }
-}
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -116,13 +42,6 @@ mod tests {
     fn admitted(limiter: &mut RateLimiter, millis: u64, tries: u32) -> u32 {
         let now = Instant::from_nanos(millis * 1_000_000);
         (0..tries).map(|_| u32::from(limiter.admits(now))).sum()
-    }
-
-    #[test]
-    fn every_limit_has_its_own_place() {
-        for (place, (limit, name)) in Limit::ALL.into_iter().enumerate() {
-            assert_eq!((limit as usize, limit.name()), (place, name));
-        }
     }
 
     #[test]

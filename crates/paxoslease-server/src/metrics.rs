@@ -22,59 +22,16 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusRecorder};
 const BOUNDS: [f64; 15] =
     [50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.2, 0.5, 1.0, 2.0];
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-}
+/// Kind, name and meaning of all metrics of a daemon, one per line.
+const DESCRIPTIONS: &str = include_str!("metrics.txt");
 
-/// All metrics of a daemon, and their meanings.
-const DESCRIPTIONS: [(Kind, &str, &str); 24] = {
-    use Kind::{Counter as C, Gauge as G, Histogram as H};
-    [
-        (C, "paxoslease_acquires_total", "Acquires that ended, by result."),
-        (C, "paxoslease_renewals_total", "Renewals that ended, by result."),
-        (C, "paxoslease_releases_total", "Releases asked for."),
-        (H, "paxoslease_round_seconds", "From the start of a round to its majority."),
-        (C, "paxoslease_rounds_total", "Rounds begun: direct ones, and prepared ones."),
-        (G, "paxoslease_leases", "Names this node's acceptor keeps, idle ones included."),
-        (G, "paxoslease_waiters", "Requests that wait for a lease at this node."),
-        (G, "paxoslease_peer_up", "Whether a peer is connected with all its shards: 1 or 0."),
-        (G, "paxoslease_peer_rtt_seconds", "The recent round trip time to a peer."),
-        (C, "paxoslease_messages_total", "Messages between nodes, by kind and direction."),
-        (C, "paxoslease_messages_dropped_total", "Messages lost or refused here, by reason."),
-        (
-            G,
-            "paxoslease_quarantine_remaining_seconds",
-            "How long this node remains in quarantine after its restart.",
-        ),
-        (
-            G,
-            "paxoslease_ballots_remaining_ratio",
-            "How much of the space of ballot counters is left, from 1 to 0.",
-        ),
-        (G, "paxoslease_acceptor_bytes", "Heap bytes behind the acceptor's names."),
-        (C, "paxoslease_pauses_total", "Times a thread of this node was not run for long."),
-        (G, "paxoslease_turn_seconds_max", "The longest turn of a thread since the start."),
-        (C, "paxoslease_commands_total", "RESP commands, by command."),
-        (C, "paxoslease_limited_total", "Requests and connections over a limit, by limit."),
-        (C, "paxoslease_refused_total", "Clients refused by TLS or by their tokens, by reason."),
-        (
-            C,
-            "paxoslease_reloads_total",
-            "Times certificates and tokens were read again, by result.",
-        ),
-        (
-            G,
-            "paxoslease_certificate_not_after_seconds",
-            "When this node's certificate ends, in seconds since 1970.",
-        ),
-        (G, "paxoslease_connections", "RESP connections that are open."),
-        (C, "paxoslease_http_requests_total", "HTTP requests answered, by route and status."),
-        (G, "paxoslease_http_connections", "HTTP connections that are open."),
-    ]
-};
+fn descriptions() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    DESCRIPTIONS.lines().map(|line| {
+        let (kind, rest) = line.split_once(' ').expect("a kind and a name");
+        let (name, meaning) = rest.split_once(' ').expect("a name and a meaning");
+        (kind, name, meaning)
+    })
+}
 
 /// The metrics of one node. Clones share them.
 #[derive(Clone)]
@@ -90,12 +47,12 @@ impl Metrics {
             plain: PrometheusBuilder::new().build_recorder(),
             histograms: Mutex::default(),
         };
-        for (kind, name, meaning) in DESCRIPTIONS {
+        for (kind, name, meaning) in descriptions() {
             let describe = match kind {
-                Kind::Counter => Recorder::describe_counter,
-                Kind::Gauge => Recorder::describe_gauge,
-                // Rendered with its description from the table above.
-                Kind::Histogram => continue,
+                "counter" => Recorder::describe_counter,
+                "gauge" => Recorder::describe_gauge,
+                // A histogram is rendered here, with its description.
+                _ => continue,
             };
             describe(&records.plain, name.into(), None, meaning.into());
         }
@@ -139,7 +96,7 @@ impl Records {
     fn render_histograms(&self, text: &mut String) {
         let histograms = self.histograms.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, by_labels) in histograms.iter() {
-            let described = DESCRIPTIONS.iter().find(|(_, described, _)| described == name);
+            let described = descriptions().find(|(_, described, _)| described == name);
             if let Some((_, _, meaning)) = described {
                 write_help_line(text, name, None, None, meaning);
             }
@@ -251,6 +208,14 @@ mod tests {
             "other_count{say=\"\\\"hi\\\"\"} 1",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn every_metric_is_documented() {
+        let page = include_str!("../../../docs/operating.md");
+        for (_, name, _) in descriptions() {
+            assert!(page.contains(&format!("`{name}")), "{name}");
         }
     }
 

@@ -24,17 +24,18 @@ mod tally;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use paxoslease_node::front::{Answer, ConnId, FrontEnd, Hint, Instant, LogThrottle, ShardHandle};
 use paxoslease_wire::resp::{Request, put_error};
 use tokio::sync::watch;
 
-use crate::access::{Denied, Place, Rules};
-use crate::limits::{Limit, RateLimiter};
+use crate::access::{Denied, Place, Rules, shorten_status};
+use crate::audit::{Audit, Entry, Event};
+use crate::limits::RateLimiter;
 use crate::{Config, Gate, Verb};
 use deadlines::Deadlines;
 use execute::TLS;
+use paxoslease_node::{Limit, Quarantine};
 use pending::{Owner, PendingRequests};
 use reply::put_stopping;
 use reply_error::ReplyError;
@@ -52,7 +53,12 @@ pub fn front_ends(
     gate: &Gate,
 ) -> impl FnMut(u16) -> Box<dyn FrontEnd> + Send + use<> {
     let server = Arc::new(ServerContext { gate: gate.clone(), ..ServerContext::new(config) });
-    move |_shard| Box::new(Sessions::new(Arc::clone(&server)))
+    move |shard| {
+        let mut sessions = Sessions::new(Arc::clone(&server));
+        // The front-end of each shard can see the leases of all shards. One is enough.
+        sessions.common.audits_expiry = shard == 0 && server.gate.audit.is_on();
+        Box::new(sessions)
+    }
 }
 
 /// The sessions of one shard.
@@ -66,6 +72,7 @@ struct Sessions {
     /// When to look for clients that do not read.
     look_at: Option<Instant>,
     slow_readers: LogThrottle,
+    is_started: bool,
 }
 
 /// What the sessions of one shard share.
@@ -75,6 +82,11 @@ struct Common {
     /// The rules in the last turn of this thread.
     rules: Arc<Rules>,
     notices: LogThrottle,
+    /// For clients without a valid token, in the audit log.
+    strangers: LogThrottle,
+    audit: Audit,
+    /// Whether leases that run out go to the audit log, which requires hints.
+    audits_expiry: bool,
     /// Sessions without a token where one is required.
     unauthenticated: Deadlines,
     pending: PendingRequests,
@@ -86,8 +98,8 @@ struct Common {
     watched: usize,
     tally: Tally,
     scratch: Vec<u8>,
-    /// The remaining quarantine, and the turn in which it was read.
-    quarantine: (Instant, Duration),
+    /// The quarantine of this node, and the turn in which it was read.
+    quarantine: (Instant, Option<Quarantine>),
     is_leaving: bool,
 }
 
@@ -98,10 +110,10 @@ struct Turn<'a, 'b> {
 }
 
 impl Common {
-    /// How long this node remains in quarantine.
-    fn quarantine(&mut self, shard: &ShardHandle<'_>) -> Duration {
+    /// The quarantine of this node, if it is in one.
+    fn quarantine(&mut self, shard: &ShardHandle<'_>) -> Option<Quarantine> {
         if self.quarantine.0 != shard.now() {
-            self.quarantine = (shard.now(), shard.status().quarantine_remaining);
+            self.quarantine = (shard.now(), shard.status().quarantine());
         }
         self.quarantine.1
     }
@@ -114,6 +126,9 @@ impl Common {
         if let Some(fields) = status.as_object_mut() {
             fields.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
             fields.insert("connections".to_owned(), self.connections().into());
+        }
+        if self.rules.status_verb(place) != Ok(Verb::Admin) {
+            shorten_status(&mut status);
         }
         status
     }
@@ -158,7 +173,7 @@ impl Common {
             self.watchers.push(conn.index());
         } else if before > 0 && now == 0 {
             self.watchers.retain(|watcher| *watcher != conn.index());
-            if self.watchers.is_empty() {
+            if self.watchers.is_empty() && !self.audits_expiry {
                 shard.watch(false);
             }
         }
@@ -175,6 +190,9 @@ impl Sessions {
             partial_requests: Deadlines::new(server.partial_request_after),
             common: Common {
                 unauthenticated: Deadlines::new(server.unauthenticated_after),
+                audit: server.gate.audit.clone(),
+                audits_expiry: false,
+                strangers: LogThrottle::default(),
                 server,
                 gate,
                 rules,
@@ -185,11 +203,12 @@ impl Sessions {
                 watched: 0,
                 tally: Tally::new(),
                 scratch: Vec::new(),
-                quarantine: (Instant::ZERO, Duration::ZERO),
+                quarantine: (Instant::ZERO, None),
                 is_leaving: false,
             },
             look_at: None,
             slow_readers: LogThrottle::default(),
+            is_started: false,
         }
     }
 
@@ -287,7 +306,7 @@ impl FrontEnd for Sessions {
             } else {
                 common.tally.limited(now, Limit::Connections, 1);
                 let text = format_args!(
-                    "BUSY this node has {most} connections, its limit; ask another, or raise \
+                    "BUSY connections: this node has {most} connections, its limit; ask another, or raise \
                      limits.connections"
                 );
                 put_error(&mut out, &text);
@@ -394,7 +413,7 @@ impl FrontEnd for Sessions {
 
     fn answered(&mut self, shard: &mut ShardHandle<'_>, id: u64, answer: Answer) {
         let (id, common) = (id as usize, &mut self.common);
-        if let Some(limit) = Limit::of(&answer) {
+        if let Some(limit) = answer.limit() {
             common.tally.limited(shard.now(), limit, 1);
         }
         let request = common.pending.get(id);
@@ -403,6 +422,9 @@ impl FrontEnd for Sessions {
         {
             let until = shard.now().after(ttl.as_duration());
             claim.granted(label.name(), tenure.fence(), until);
+        }
+        if let Some(entry) = request.entry.take() {
+            request.entry = common.audit.answered(entry, &answer);
         }
         match request.owner {
             Owner::Nobody => match answer {
@@ -437,6 +459,13 @@ impl FrontEnd for Sessions {
             Hint::Freed(label) | Hint::Expired { label, .. } => label.name(),
             _ => return,
         };
+        if self.common.audits_expiry
+            && let Hint::Expired { label, fence } = hint
+        {
+            let holder = Some(label.holder().to_string());
+            let entry = Entry::of(Event::Expired, name.as_str(), Some(*fence));
+            self.common.audit.put(Entry { holder, ..entry });
+        }
         for place in 0..self.common.watchers.len() {
             let watcher = self.common.watchers[place];
             if let Some(Some(session)) = self.sessions.get_mut(watcher)
@@ -450,6 +479,9 @@ impl FrontEnd for Sessions {
 
     fn tick(&mut self, shard: &mut ShardHandle<'_>) {
         let now = shard.now();
+        if !std::mem::replace(&mut self.is_started, true) && self.common.audits_expiry {
+            shard.watch(true);
+        }
         if self.common.follow_rules() {
             for session in self.sessions.iter_mut().flatten() {
                 session.recheck(&mut Turn { common: &mut self.common, shard });
@@ -499,7 +531,7 @@ impl FrontEnd for Sessions {
     }
 
     fn not_tls(&self) -> &'static [u8] {
-        b"-ERR this port speaks TLS; connect with it, as redis-cli --tls or rediss:// do\r\n"
+        b"-ERR this port requires TLS; use redis-cli --tls, or rediss://\r\n"
     }
 }
 

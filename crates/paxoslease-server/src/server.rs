@@ -3,10 +3,12 @@
 use std::error::Error;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
+use std::path::PathBuf;
 
 use paxoslease_node::front::Service;
 use paxoslease_node::{Node, TlsError};
 
+use crate::audit::Audit;
 use crate::http::{Bounds, Http};
 use crate::metrics::Metrics;
 use crate::{Config, ConfigError, Gate, resp};
@@ -21,6 +23,14 @@ pub enum StartError {
     /// The node did not start.
     #[error(transparent)]
     Node(#[from] paxoslease_node::StartError),
+    /// The audit log cannot be opened.
+    #[error("cannot open the audit log {}: {source}", .path.display())]
+    Audit {
+        /// The path in the configuration.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
     /// A port cannot be listened on.
     #[error("cannot listen for {what} on {address}: {source}{}", hint(source))]
     Listen {
@@ -57,7 +67,7 @@ pub enum ReloadError {
 #[non_exhaustive]
 pub enum Lasting {
     /// Whether nodes and clients use TLS.
-    #[error("`[tls]` or `tls.clients` came, went or changed; that takes a restart")]
+    #[error("`[tls]` or `tls.clients` was added, removed or changed, which requires a restart")]
     Tls,
     /// That clients need a token. A truncated file must not open the daemon to all clients.
     #[error(
@@ -121,7 +131,13 @@ impl Server {
         let clients_at = clients.as_ref().and_then(address_of);
         let http_at = http.as_ref().and_then(address_of);
         let bounds = Bounds::from(&config.limits);
-        let gate = Gate::new(&config.access);
+        let mut gate = Gate::new(&config.access);
+        if let Some(path) = &config.audit {
+            let (bytes_max, node) = (config.limits.audit_bytes, config.node.node);
+            let audit = Audit::start(path, bytes_max, node, &metrics);
+            let failed = |source| StartError::Audit { path: path.clone(), source };
+            gate.audit = audit.map_err(failed)?;
+        }
         let service = Service {
             clients,
             client_tls: config.client_tls.certificates(),
@@ -168,7 +184,8 @@ impl Server {
         &self.metrics
     }
 
-    /// Reads the configuration again, by `read`, and replaces certificates and tokens. New
+    /// Reads the configuration again, by `read`, replaces certificates and tokens, and opens the
+    /// audit log anew. New
     /// connections get the new certificates; new tokens apply at once to all connections. No lease
     /// is lost, a connection whose token is still valid stays open, and a daemon that requires
     /// tokens goes on requiring them. Blocks this thread for a moment.
@@ -179,6 +196,8 @@ impl Server {
         &self,
         read: impl FnOnce() -> Result<Config, Box<dyn Error + Send + Sync>>,
     ) -> Result<Reloaded, ReloadError> {
+        // Another program may have renamed the file, whatever becomes of the rest.
+        self.gate.audit.reopen();
         let outcome = read().map_err(ReloadError::Read).and_then(|config| self.take_over(config));
         let result = if outcome.is_ok() { "done" } else { "failed" };
         let count = || {
@@ -218,6 +237,7 @@ impl Server {
             http.shutdown();
         }
         self.node.shutdown_blocking();
+        self.gate.audit.stop();
     }
 }
 

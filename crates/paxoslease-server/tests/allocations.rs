@@ -56,14 +56,14 @@ impl Client {
         }
         let mut fences = [0; NAMES.len()];
         self.exchange(NAMES.len(), |place, value| {
-            let fence = value.items().and_then(|mut items| items.next()).and_then(Value::integer);
+            let fence = value.items().and_then(|mut items| items.next()).and_then(Value::decimal);
             fences[place] = fence.expect("granted");
         });
         for (name, fence) in NAMES.iter().zip(fences) {
             put_array(&mut self.out, 3);
             put_bulk(&mut self.out, b"LEASE.RELEASE");
             put_bulk(&mut self.out, name.as_bytes());
-            put_bulk_integer(&mut self.out, fence.cast_unsigned());
+            put_bulk_integer(&mut self.out, fence);
         }
         self.exchange(NAMES.len(), |_, value| assert_eq!(value.integer(), Some(1)));
     }

@@ -72,7 +72,7 @@ pub enum Verb {
     Acquire,
     /// To see which leases are held, and by which holder.
     Read,
-    /// To see the status of the cell and its nodes.
+    /// To see the status of the cell and its nodes, and to release leases by force.
     Admin,
 }
 

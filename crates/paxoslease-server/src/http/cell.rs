@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::http::header;
-use axum::response::IntoResponse;
+use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use paxoslease_node::{PeerStatus, Role, Status};
 use serde::Serialize;
@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 use super::permit::Permit;
 use super::refusal::{Changed, ErrorBody, Problem, Refusal, Why};
 use super::{App, OPENAPI};
+use crate::access::shorten_status;
+use crate::config::Verb;
 
 /// The cell as this node sees it.
 #[derive(Serialize)]
@@ -26,11 +28,17 @@ pub(super) struct Cell {
 pub(super) async fn cell(
     State(app): State<App>,
     Extension(permit): Extension<Permit>,
-) -> Result<Json<Cell>, Refusal> {
+) -> Result<Response, Refusal> {
     let mut status = app.status().await?;
-    status.waiting.retain(|wanted| permit.check(&wanted.name).is_ok());
+    status.waiting.retain(|wanted| permit.check(permit.verb(), &wanted.name).is_ok());
     let problem = unready(&status).map(|refusal| refusal.body());
-    Ok(Json(Cell { status, problem }))
+    let cell = Cell { status, problem };
+    if permit.verb() == Verb::Admin {
+        return Ok(Json(cell).into_response());
+    }
+    let mut short = json!(cell);
+    shorten_status(&mut short);
+    Ok(Json(short).into_response())
 }
 
 /// Whether this process serves.
@@ -70,17 +78,17 @@ impl App {
 
 /// Why this node is not ready, if it is not: no majority, or its own quarantine.
 pub(super) fn unready(status: &Status) -> Option<Refusal> {
-    let own = status.quarantine_remaining;
-    if status.ready && own.is_zero() {
+    if status.ready {
         return None;
     }
-    let Problem { why, unreachable } = Problem::of(status);
+    let own = status.quarantine_remaining;
+    let Problem { why, unreachable, has_record } = Problem::of(status);
     let why = match why {
         Why::Silent if !own.is_zero() => Why::Quarantine(own),
         Why::Quarantine(remaining) => Why::Quarantine(remaining.max(own)),
         why => why,
     };
-    let problem = Problem { why, unreachable };
+    let problem = Problem { why, unreachable, has_record };
     Some(Refusal::Cell { problem, changed: Changed::Nothing })
 }
 
@@ -105,6 +113,6 @@ impl Problem {
             }
             Some(remaining) => Why::Quarantine(remaining),
         };
-        Self { why, unreachable }
+        Self { why, unreachable, has_record: status.has_record }
     }
 }

@@ -39,7 +39,7 @@ impl FromRequestParts<App> for LeaseName {
         let path = Path::<String>::from_request_parts(parts, app).await;
         let Path(text) = path.map_err(|_| Refusal::Name(TextError::NotUtf8))?;
         let name = Name::new(&text).map_err(Refusal::Name)?;
-        Permit::of(&parts.extensions)?.check(name.as_str())?;
+        Permit::of(&parts.extensions)?.check_path(name.as_str())?;
         Ok(Self(Label::new(name, Holder::NONE)))
     }
 }
@@ -153,6 +153,15 @@ impl Fields {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(value) => Err(unlike(key, value, "text in quotes")),
+        }
+    }
+
+    /// `false` unless it is there.
+    pub(super) fn flag(&self, key: &str) -> Result<bool, Refusal> {
+        match self.value(key) {
+            None => Ok(false),
+            Some(Value::Bool(flag)) => Ok(*flag),
+            Some(value) => Err(unlike(key, value, "true or false")),
         }
     }
 

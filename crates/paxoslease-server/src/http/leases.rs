@@ -15,7 +15,9 @@ use super::connection::{Connection, limited};
 use super::input::{Body, LeaseName, Parameters};
 use super::permit::Permit;
 use super::refusal::{Changed, Refusal, millis_down};
-use crate::limits::Limit;
+use crate::audit::{Entry, Event};
+use crate::config::Verb;
+use paxoslease_node::Limit;
 
 const LIMIT_DEFAULT: u32 = 100;
 const LIMIT_MAX: u32 = 1000;
@@ -88,6 +90,9 @@ pub(super) async fn acquire(
             if let Some(claim) = &mut claim {
                 claim.granted(name.name(), fence, app.node.now().after(ttl));
             }
+            let entry = Entry::of(Event::Granted, name.name().as_str(), Some(fence));
+            let entry = entry.by(connection.address, permit.token_name());
+            app.gate.audit.put(Entry { holder: Some(holder.clone()), ..entry });
             let (waited_ms, holder) = (Some(millis_down(waited)), Some(holder));
             Ok(Json(Grant { waited_ms, holder, ..Grant::new(&app, &name, fence, ttl) }))
         }
@@ -98,6 +103,7 @@ pub(super) async fn acquire(
 
 pub(super) async fn renew(
     State(app): State<App>,
+    Extension(connection): Extension<Connection>,
     Extension(permit): Extension<Permit>,
     name: LeaseName,
     Body(fields): Body,
@@ -105,12 +111,16 @@ pub(super) async fn renew(
     let fields = fields.only(&["fence", "ttl"])?;
     let (fence, ttl) = (fields.fence()?, fields.ttl()?);
     // Again: the token may have been removed while the body was on its way.
-    permit.check(name.name().as_str())?;
+    permit.check(Verb::Acquire, name.name().as_str())?;
     if let Some(quota) = permit.quota() {
         quota.renews(name.name(), fence, app.node.now().after(ttl));
     }
     let lease = name.name().into();
-    match app.remote.ask(Request::Renew { lease, fence, ttl }).await {
+    let entry = Entry::of(Event::Lost, name.name().as_str(), Some(fence));
+    let entry = entry.by(connection.address, permit.token_name());
+    let answer = app.remote.ask(Request::Renew { lease, fence, ttl }).await;
+    app.gate.audit.answered(Box::new(entry), &answer);
+    match answer {
         Answer::Renewed { ttl, .. } => Ok(Json(Grant::new(&app, &name, fence, ttl.as_duration()))),
         answer => Err(app.refuse(&name, answer, Changed::NothingLasting).await),
     }
@@ -124,18 +134,30 @@ pub(super) struct Released {
 
 pub(super) async fn release(
     State(app): State<App>,
+    Extension(connection): Extension<Connection>,
     Extension(permit): Extension<Permit>,
     name: LeaseName,
     Body(fields): Body,
 ) -> Result<Json<Released>, Refusal> {
-    let fence = fields.only(&["fence"])?.fence()?;
+    let fields = fields.only(&["fence", "force"])?;
+    let (fence, is_forced) = (fields.fence()?, fields.flag("force")?);
     // Again: the token may have been removed while the body was on its way.
-    permit.check(name.name().as_str())?;
+    let verb = if is_forced { Verb::Admin } else { Verb::Acquire };
+    permit.check(verb, name.name().as_str())?;
+    if is_forced && let Some(count) = app.notices.again(&app.node) {
+        let (client, name) = (connection.address, name.name().as_str());
+        tracing::warn!(%client, name, fence, count, "leases are released by force");
+    }
     if let Some(quota) = permit.quota() {
         quota.releases(name.name(), fence);
     }
     let lease = name.name().into();
-    match app.remote.ask(Request::Release { lease, fence }).await {
+    let event = if is_forced { Event::ForceReleased } else { Event::Released };
+    let entry = Entry::of(event, name.name().as_str(), Some(fence));
+    let entry = entry.by(connection.address, permit.token_name());
+    let answer = app.remote.ask(Request::Release { lease, fence }).await;
+    app.gate.audit.answered(Box::new(entry), &answer);
+    match answer {
         Answer::Released { held: true, confirmed: true } => {
             Ok(Json(Released { name: name.name().to_string(), fence: fence.to_string() }))
         }
@@ -211,7 +233,7 @@ pub(super) async fn list(
         let problem = format!("\"limit\" is {limit}; expected a number from 1 to {LIMIT_MAX}");
         return Err(Refusal::BadRequest(problem));
     }
-    let cursor = fields.parse("cursor", "what the page before said under \"cursor\"")?;
+    let cursor = fields.parse("cursor", "the \"cursor\" of the page before")?;
     let prefix = fields.text("prefix")?.unwrap_or_default();
     permit.check_within(prefix)?;
     let (leases, cursor) =
@@ -256,7 +278,7 @@ impl App {
 
     /// The error for an answer other than success.
     async fn refuse(&self, name: &LeaseName, answer: Answer, changed: Changed) -> Refusal {
-        if let Some(limit) = Limit::of(&answer) {
+        if let Some(limit) = answer.limit() {
             limited(limit.name());
         }
         match answer {

@@ -59,8 +59,8 @@ pub(super) async fn page(
     let (mut leases, next) = app.page(&permit, &prefix, ROWS_MAX, Cursor::START).await?;
     leases.sort_by(|one, other| one.name.cmp(&other.name));
     let more = match next {
-        Some(_) => "and more: give a longer prefix",
-        None if leases.is_empty() => "no lease was seen",
+        Some(_) => "there are more: enter a longer prefix",
+        None if leases.is_empty() => "no leases held",
         None => "",
     };
     let html = fill(&[
@@ -116,7 +116,7 @@ fn tiles(status: &Status) -> String {
 fn nodes(status: &Status) -> String {
     let own_state = match status.role {
         Role::Member => state(true, status.quarantine_remaining),
-        Role::Proposer => "● takes leases, votes on none".to_owned(),
+        Role::Proposer => "● proposes, does not vote".to_owned(),
     };
     let own = row(&[&status.node.to_string(), "this node", &own_state, "", ""]);
     let peers = status.peers.iter().map(|peer| {

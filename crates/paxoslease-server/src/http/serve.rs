@@ -66,6 +66,7 @@ pub(super) async fn run(
         metrics,
         gate,
         notices: Arc::default(),
+        strangers: Arc::default(),
         body_timeout: bounds.body_timeout,
         watchers: Arc::new(Semaphore::new(bounds.watchers as usize)),
         stopping,
@@ -174,7 +175,7 @@ impl ConnectionAcceptor {
                     let talk = Talk { head_timeout: TURNED_AWAY_TIMEOUT, ..talk };
                     let stream = Patient::new(stream, TURNED_AWAY_TIMEOUT);
                     talk.over(stream, tower::service_fn(not_tls).boxed_clone()).await;
-                    "it does not speak TLS, which this port demands".to_owned()
+                    "it does not use TLS, which this port requires".to_owned()
                 }
                 // A client that only tests whether the port is open was not refused.
                 Ok(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => return,

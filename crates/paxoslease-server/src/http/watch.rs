@@ -66,7 +66,7 @@ pub(super) async fn watch(
     permit.check_within(&prefix)?;
     let Ok(seat) = Arc::clone(&app.watchers).try_acquire_owned() else {
         limited("watchers");
-        let problem = "as many watch at this node as it serves at a time".to_owned();
+        let problem = "all watches of this node are in use".to_owned();
         return Err(Refusal::Busy(problem));
     };
     let watch = app.node.watch_filtered(&prefix, permit.readable());

@@ -15,6 +15,7 @@ use super::reply_error::ReplyError;
 use super::session::Session;
 use super::{Common, Turn};
 use crate::access::{Denied, Place, Rules};
+use crate::audit::Entry;
 
 /// Unknown tokens on one connection; the last of them ends it. A valid token in between does not
 /// reset the count, or a client with one could guess other tokens for ever.
@@ -51,13 +52,14 @@ impl Session {
             Requirement::Nothing => Ok(()),
             Requirement::Token => rules.admits(place),
             Requirement::Cell => rules.permits_within(place, Verb::Admin, ""),
+            Requirement::Status => rules.status_verb(place).map(drop),
             Requirement::Name(verb) => match name() {
                 Some(name) => rules.permits(place, verb, name),
                 // The reply will say that this is not a name.
                 None => rules.admits(place),
             },
         };
-        admitted.map_err(|denied| deny(turn, denied))
+        admitted.map_err(|denied| self.deny(turn, denied))
     }
 
     /// Whether any name that a pattern matches may be read.
@@ -67,7 +69,7 @@ impl Session {
         pattern: &NamePattern,
     ) -> Result<(), ReplyError<'static>> {
         let admitted = turn.common.rules.permits_watch(self.auth.place, pattern);
-        admitted.map_err(|denied| deny(turn, denied))
+        admitted.map_err(|denied| self.deny(turn, denied))
     }
 
     /// The names that the client may read now.
@@ -98,14 +100,27 @@ impl Session {
             Err(denied) => {
                 if let Some(count) = turn.common.notices.again(turn.shard.now()) {
                     let client = &self.address;
-                    tracing::warn!(client, count, "clients sent tokens that are not known");
+                    tracing::warn!(client, count, "clients sent unknown tokens");
                 }
                 self.auth.unknown += 1;
                 if self.auth.unknown >= UNKNOWN_MAX {
                     self.hang_up(turn);
                 }
-                Err(deny(turn, denied))
+                Err(self.deny(turn, denied))
             }
+        }
+    }
+
+    fn deny(&self, turn: &mut Turn<'_, '_>, denied: Denied) -> ReplyError<'static> {
+        let Turn { common, shard } = turn;
+        common.tally.refused(shard.now(), denied.reason());
+        let count = denied.worth_a_line(|| common.strangers.again(shard.now()));
+        if let Some(count) = count.filter(|_| common.audit.is_on()) {
+            common.audit.put(Entry::refused(&denied, &self.address, count));
+        }
+        match denied {
+            Denied::NoToken | Denied::UnknownToken => ReplyError::NoAuth(denied),
+            Denied::NotPermitted { .. } => ReplyError::NoPerm(denied),
         }
     }
 
@@ -145,14 +160,6 @@ impl Session {
             self.reply_error(turn.common, &error);
             self.hang_up(turn);
         }
-    }
-}
-
-fn deny(turn: &mut Turn<'_, '_>, denied: Denied) -> ReplyError<'static> {
-    turn.common.tally.refused(turn.shard.now(), denied.reason());
-    match denied {
-        Denied::NoToken | Denied::UnknownToken => ReplyError::NoAuth(denied),
-        Denied::NotPermitted { .. } => ReplyError::NoPerm(denied),
     }
 }
 

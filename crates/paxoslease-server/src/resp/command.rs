@@ -13,6 +13,7 @@ pub(super) enum Command {
     Release,
     Renew,
     Get,
+    Ttl,
     Cancel,
     List,
     Watch,
@@ -40,19 +41,24 @@ pub(super) enum Requirement {
     Name(Verb),
     /// A token that permits to administrate the cell.
     Cell,
+    /// The same, or a token that permits to read some name and sees less.
+    Status,
 }
 
 impl Command {
     pub(super) const fn requires(self, args: &[&[u8]]) -> Requirement {
         match self {
+            // The third argument is FORCE.
+            Self::Release if args.len() > 2 => Requirement::Name(Verb::Admin),
             Self::Acquire | Self::Release | Self::Renew => Requirement::Name(Verb::Acquire),
-            Self::Get => Requirement::Name(Verb::Read),
+            Self::Get | Self::Ttl => Requirement::Name(Verb::Read),
             Self::Cancel | Self::List | Self::Watch | Self::Unwatch => Requirement::Token,
             // With a message, PING is an echo, which may be long.
             Self::Ping if args.is_empty() => Requirement::Nothing,
             Self::Ping | Self::Echo => Requirement::Token,
             Self::Client | Self::Commands | Self::Select => Requirement::Token,
-            Self::Status | Self::Info => Requirement::Cell,
+            Self::Status => Requirement::Status,
+            Self::Info => Requirement::Cell,
             Self::Hello | Self::Auth | Self::Reset | Self::Quit => Requirement::Nothing,
         }
     }
@@ -86,7 +92,7 @@ const fn spec(
 const MANY: usize = Request::REACHABLE;
 
 /// Those of the hot path come first, because the search begins at the front.
-pub(super) static SPECS: [Spec; 19] = [
+pub(super) static SPECS: [Spec; 20] = [
     spec(
         Command::Acquire,
         3..=9,
@@ -95,9 +101,9 @@ pub(super) static SPECS: [Spec; 19] = [
     ),
     spec(
         Command::Release,
-        3..=3,
-        "LEASE.RELEASE name fence",
-        "Ends your own tenure: 1, or 0 if it was over already",
+        3..=4,
+        "LEASE.RELEASE name fence [FORCE]",
+        "Ends your own tenure, or with FORCE that of another: 1, or 0 if it was over already",
     ),
     spec(
         Command::Renew,
@@ -109,7 +115,13 @@ pub(super) static SPECS: [Spec; 19] = [
         Command::Get,
         2..=2,
         "LEASE.GET name",
-        "The holder of a name, as a quorum said a moment ago: a hint",
+        "The holder of a name, as a majority reported a moment ago: a hint",
+    ),
+    spec(
+        Command::Ttl,
+        2..=2,
+        "LEASE.TTL name",
+        "The milliseconds that a lease lasts unless renewed, or -2 if the name is free: a hint",
     ),
     spec(
         Command::Cancel,
@@ -169,6 +181,13 @@ impl Spec {
         SPECS.iter().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
     }
 
+    /// The commands that Redis does not have, for an error.
+    pub(super) fn own_names() -> String {
+        let names: Vec<&str> =
+            SPECS.iter().map(|spec| spec.name).filter(|name| name.contains('.')).collect();
+        names.join(", ")
+    }
+
     pub(super) fn takes(&self, args: usize) -> bool {
         self.args.contains(&args)
     }
@@ -190,7 +209,10 @@ impl Spec {
             let bare = word.trim_matches(['[', ']']);
             if bare.bytes().all(|byte| byte.is_ascii_uppercase()) {
                 token = Some(bare);
-                word = words.next()?;
+                // A token without a value is an argument by itself.
+                if !word.ends_with(']') {
+                    word = words.next()?;
+                }
             }
             is_inside = optional && !word.ends_with(']');
             Some(Argument { name: word.trim_matches(['[', ']']), token, optional })
@@ -318,6 +340,7 @@ mod tests {
         };
         let acquire = ["name", "ttl_ms", "HOLDERholder?", "WAITwait_ms?", "NOTIFYid?"];
         assert_eq!(shown(Command::Acquire), acquire);
+        assert_eq!(shown(Command::Release), ["name", "fence", "FORCEFORCE?"]);
         let hello = ["protover?", "AUTHusername?", "token?", "SETNAMEclientname?"];
         assert_eq!(shown(Command::Hello), hello);
         assert_eq!(shown(Command::Quit), [""; 0]);
@@ -328,6 +351,33 @@ mod tests {
         let page = include_str!("../../../../docs/resp.md");
         for spec in &SPECS {
             assert!(page.contains(&format!("`{}`", spec.usage)), "{}", spec.usage);
+        }
+    }
+
+    #[test]
+    fn the_table_of_permissions_has_every_command() {
+        let page = include_str!("../../../../docs/operating.md");
+        let rows = page.lines().filter(|line| line.starts_with("| ")).collect::<Vec<_>>();
+        for spec in &SPECS {
+            let permission = match spec.command.requires(&[]) {
+                Requirement::Name(Verb::Acquire) => "| `acquire` |",
+                Requirement::Name(Verb::Read) => "| `read` |",
+                Requirement::Name(Verb::Admin) | Requirement::Cell | Requirement::Status => {
+                    "| `admin` |"
+                }
+                // Lists and watches show what may be read.
+                Requirement::Token if matches!(spec.command, Command::List | Command::Watch) => {
+                    "| `read` |"
+                }
+                Requirement::Token => "| any token |",
+                Requirement::Nothing => "| no token |",
+            };
+            let short = spec.name.trim_start_matches("LEASE.");
+            let names = [format!("`{}`", spec.name), format!("`{short}`")];
+            let is_told = |row: &&str| names.iter().any(|name| row.contains(name));
+            let row =
+                rows.iter().filter(|row| row.starts_with(permission)).find(|row| is_told(row));
+            assert!(row.is_some(), "{} is not in the row {permission}", spec.name);
         }
     }
 

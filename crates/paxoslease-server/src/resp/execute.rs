@@ -11,8 +11,9 @@ use super::reply::put_json;
 use super::reply_error::ReplyError;
 use super::session::Session;
 use super::{Common, Turn};
+use crate::audit::{Entry, Event};
 use crate::config::{NamePattern, PatternError};
-use crate::limits::Limit;
+use paxoslease_node::Limit;
 
 /// Patterns that one connection may watch.
 const PATTERNS_MAX: usize = 16;
@@ -27,6 +28,9 @@ const HTTP: [&[u8]; 10] = [
     b"GET", b"HEAD", b"POST", b"PUT", b"DELETE", b"CONNECT", b"OPTIONS", b"TRACE", b"PATCH",
     b"Host:",
 ];
+
+/// Commands by which libraries wrap a pipeline into a transaction.
+const TRANSACTIONS: [&[u8]; 5] = [b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"UNWATCH"];
 
 /// The first byte of every TLS connection, and of no command.
 pub(super) const TLS: u8 = 0x16;
@@ -52,11 +56,12 @@ impl Session {
         }
         match spec.command {
             Command::Acquire => self.acquire(turn, spec, args)?,
-            Command::Release => self.release(turn, args)?,
+            Command::Release => self.release(turn, spec, args)?,
             Command::Renew => self.renew(turn, args)?,
-            Command::Get => {
+            Command::Get | Command::Ttl => {
                 let lease = name(args[0])?.into();
                 let ask = self.ask(turn, None, None)?;
+                turn.common.pending.get(ask).only_ttl = spec.command == Command::Ttl;
                 turn.shard.ask(ask as u64, LeaseRequest::Inspect { lease });
             }
             Command::Cancel => self.cancel(turn, args[0]),
@@ -110,15 +115,18 @@ impl Session {
             self.hang_up(turn);
             return Err(ReplyError::Http);
         }
+        if TRANSACTIONS.iter().any(|known| name.eq_ignore_ascii_case(known)) {
+            return Err(ReplyError::NoTransactions(name));
+        }
         Err(ReplyError::UnknownCommand(name))
     }
 
-    /// Tells a client in clear that this port does not speak TLS.
+    /// Tells a client in clear that this port does not use TLS.
     pub(super) fn begins_with_tls(&mut self, turn: &mut Turn<'_, '_>) -> ReplyError<'static> {
         turn.common.tally.limited(turn.shard.now(), Limit::Framing, 1);
         if let Some(count) = turn.common.notices.again(turn.shard.now()) {
             let client = &self.address;
-            tracing::warn!(client, count, "clients speak TLS, which tls.clients would allow");
+            tracing::warn!(client, count, "clients use TLS, but tls.clients is off");
         }
         self.hang_up(turn);
         ReplyError::Tls
@@ -164,9 +172,14 @@ impl Session {
         };
         let label = Label::new(name, holder);
         let ask = self.ask(turn, Some(label), notify)?;
+        let holder = acquire.holder_or(&self.holder);
+        let entry = self.audited(turn.common, Event::Granted, name, None).map(|mut entry| {
+            entry.holder = Some(holder.to_string());
+            entry
+        });
         let asked = turn.common.pending.get(ask);
-        (asked.waits, asked.claim) = (!wait.is_zero(), claim);
-        let lease = (name, acquire.holder_or(&self.holder)).into();
+        (asked.waits, asked.claim, asked.entry) = (!wait.is_zero(), claim, entry);
+        let lease = (name, holder).into();
         let request = if wait == acquire.wait {
             LeaseRequest::Acquire { lease, ttl, wait }
         } else {
@@ -176,14 +189,46 @@ impl Session {
         Ok(())
     }
 
-    fn release<'a>(&mut self, turn: &mut Turn<'_, '_>, args: &[&'a [u8]]) -> Outcome<'a> {
+    fn release<'a>(
+        &mut self,
+        turn: &mut Turn<'_, '_>,
+        spec: &'static Spec,
+        args: &[&'a [u8]],
+    ) -> Outcome<'a> {
         let (name, fence) = (name(args[0])?, fence(args[1])?);
+        let event = match args.get(2) {
+            None => Event::Released,
+            Some(option) if option.eq_ignore_ascii_case(b"FORCE") => {
+                if let Some(count) = turn.common.notices.again(turn.shard.now()) {
+                    let (client, name) = (&self.address, name.as_str());
+                    tracing::warn!(client, name, fence, count, "leases are released by force");
+                }
+                Event::ForceReleased
+            }
+            Some(option) => return Err(ReplyError::Unexpected(option, spec.usage)),
+        };
         if let Some(quota) = turn.common.rules.quota(self.place()) {
             quota.releases(name, fence);
         }
         let ask = self.ask(turn, None, None)?;
+        let entry = self.audited(turn.common, event, name, Some(fence));
+        turn.common.pending.get(ask).entry = entry;
         turn.shard.ask(ask as u64, LeaseRequest::Release { lease: name.into(), fence });
         Ok(())
+    }
+
+    /// What goes to the audit log if a request succeeds; nothing if the log is off.
+    fn audited(
+        &self,
+        common: &Common,
+        event: Event,
+        name: Name<'_>,
+        fence: Option<u64>,
+    ) -> Option<Box<Entry>> {
+        common.audit.is_on().then(|| {
+            let entry = Entry::of(event, name.as_str(), fence);
+            Box::new(entry.by(&self.address, common.rules.name(self.place())))
+        })
     }
 
     fn renew<'a>(&mut self, turn: &mut Turn<'_, '_>, args: &[&'a [u8]]) -> Outcome<'a> {
@@ -192,6 +237,8 @@ impl Session {
             quota.renews(name, fence, turn.shard.now().after(ttl));
         }
         let ask = self.ask(turn, None, None)?;
+        let entry = self.audited(turn.common, Event::Lost, name, Some(fence));
+        turn.common.pending.get(ask).entry = entry;
         turn.shard.ask(ask as u64, LeaseRequest::Renew { lease: name.into(), fence, ttl });
         Ok(())
     }
@@ -207,7 +254,7 @@ impl Session {
         let (mut pattern, mut count) = (pattern_of(b"*")?, COUNT);
         for option in args[1..].chunks(2) {
             let &[key, value] = option else {
-                return Err(ReplyError::Unexpected(option[0], spec.usage));
+                return Err(lone(option[0], &["MATCH", "COUNT"], spec));
             };
             if key.eq_ignore_ascii_case(b"MATCH") {
                 pattern = pattern_of(value)?;
@@ -359,7 +406,7 @@ impl<'a> AcquireRequest<'a> {
         let (mut holder, mut wait, mut notify) = (None, None, None);
         for option in args[2..].chunks(2) {
             let &[key, value] = option else {
-                return Err(ReplyError::Unexpected(option[0], spec.usage));
+                return Err(lone(option[0], &["HOLDER", "WAIT", "NOTIFY"], spec));
             };
             let before = if key.eq_ignore_ascii_case(b"HOLDER") {
                 holder.replace(value)
@@ -394,6 +441,16 @@ impl<'a> AcquireRequest<'a> {
         'a: 'b,
     {
         self.holder.or(Holder::new(own).ok()).unwrap_or(Holder::NONE)
+    }
+}
+
+/// The error for the last argument, if it has no partner: an option without its value, or a word
+/// too many.
+fn lone<'a>(argument: &'a [u8], options: &[&str], spec: &'static Spec) -> ReplyError<'a> {
+    if options.iter().any(|option| argument.eq_ignore_ascii_case(option.as_bytes())) {
+        ReplyError::NoValue(argument, spec.usage)
+    } else {
+        ReplyError::Unexpected(argument, spec.usage)
     }
 }
 

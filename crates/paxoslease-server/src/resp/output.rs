@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 
 use paxoslease_node::front::Instant;
 
+use crate::audit::Audit;
+
 use super::pending::{PendingRequests, RequestId};
 
 /// A larger buffer is freed once it is empty.
@@ -40,12 +42,18 @@ impl Output {
     }
 
     /// The connection took this much of [`Self::unsent`].
-    pub(super) fn taken(&mut self, taken: usize, now: Instant, pending: &mut PendingRequests) {
+    pub(super) fn taken(
+        &mut self,
+        taken: usize,
+        now: Instant,
+        pending: &mut PendingRequests,
+        audit: &Audit,
+    ) {
         self.start += taken;
         self.sent += taken as u64;
         while self.grants.front().is_some_and(|(end, ..)| *end <= self.sent) {
             if let Some((_, ask, _)) = self.grants.pop_front() {
-                pending.remove(ask);
+                pending.take(ask).entry.into_iter().for_each(|entry| audit.put(*entry));
             }
         }
         if self.pending() == 0 {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use paxoslease_node::front::{Instant, Label, Request, ShardHandle};
 use slab::Slab;
 
+use crate::audit::Entry;
 use crate::quota::Claim;
 
 /// The number of a request.
@@ -18,9 +19,14 @@ pub(super) struct PendingRequest {
     pub(super) label: Option<Label>,
     /// Whether it queues while another holder has the lease, so that its reply may take long.
     pub(super) waits: bool,
+    /// Whether the reply to an inspection is only the time that is left.
+    pub(super) only_ttl: bool,
     pub(super) notify: Option<Box<Notify>>,
     /// The claim of an acquire with a token that has a quota.
     pub(super) claim: Option<Claim>,
+    /// What goes to the audit log if it succeeds. That of an acquire is put there once the grant
+    /// was sent.
+    pub(super) entry: Option<Box<Entry>>,
 }
 
 impl PendingRequest {
@@ -32,7 +38,8 @@ impl PendingRequest {
     /// Its memory in bytes.
     pub(super) fn cost(&self) -> usize {
         let notify = self.notify.as_ref().map(|notify| size_of::<Notify>() + notify.id.len());
-        size_of::<Self>() + self.label.as_ref().map_or(0, text_len) + notify.unwrap_or(0)
+        let entry = self.entry.as_ref().map_or(0, |entry| entry.cost());
+        size_of::<Self>() + self.label.as_ref().map_or(0, text_len) + notify.unwrap_or(0) + entry
     }
 }
 
@@ -77,6 +84,10 @@ impl PendingRequests {
 
     pub(super) fn remove(&mut self, id: RequestId) {
         self.0.remove(id);
+    }
+
+    pub(super) fn take(&mut self, id: RequestId) -> PendingRequest {
+        self.0.remove(id)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -128,8 +139,15 @@ mod tests {
     #[test]
     fn a_request_costs_what_it_keeps() {
         let owner = Owner::Nobody;
-        let ask =
-            |label, notify| PendingRequest { owner, label, waits: false, notify, claim: None };
+        let ask = |label, notify| PendingRequest {
+            owner,
+            label,
+            waits: false,
+            only_ttl: false,
+            notify,
+            claim: None,
+            entry: None,
+        };
         let bare = ask(None, None).cost();
         assert!(bare >= size_of::<PendingRequest>());
         let (name, holder) = ("n".repeat(512), "h".repeat(256));

@@ -1,16 +1,20 @@
 //! Replies and pushes as bytes.
 
+use std::fmt;
 use std::time::Duration;
 
 use paxoslease_node::front::{Answer, Hint, Sighting, Ttl};
-use paxoslease_wire::resp::{Protocol, put_array, put_bulk, put_error, put_integer};
+use paxoslease_node::{Limit, Quarantine};
+use paxoslease_wire::resp::{
+    Protocol, put_array, put_bulk, put_bulk_integer, put_error, put_integer,
+};
 use serde_json::Value;
 
 /// The reply for an answer of the node.
 pub(super) fn put_answer(
     answer: &Answer,
     protocol: Protocol,
-    quarantine: Duration,
+    quarantine: Option<Quarantine>,
     out: &mut Vec<u8>,
 ) {
     match answer {
@@ -46,36 +50,41 @@ pub(super) fn put_answer(
                 put_listed(seen, protocol, out);
             }
         }
-        Answer::NoQuorum if quarantine.is_zero() => put_error(
-            out,
-            &"NOQUORUM no majority of the cell answered in time, and nothing was changed that \
-              outlives the ttl; CELL.STATUS says which nodes are unreachable",
-        ),
-        Answer::NoQuorum => {
-            let text = format_args!(
-                "QUARANTINE this node was restarted and stays silent for {} ms more, and too few \
-                 of the others answer; try again then, or ask another node",
-                quarantine.as_millis()
-            );
-            put_error(out, &text);
-        }
+        Answer::NoQuorum => match quarantine {
+            Some(quarantine) => put_error(out, &format_args!("QUARANTINE {quarantine}")),
+            None => put_error(
+                out,
+                &"NOQUORUM no majority of the cell answered in time, and nothing was changed that \
+                  outlives the ttl; CELL.STATUS says which nodes are unreachable",
+            ),
+        },
         Answer::Ttl(error) => put_error(out, &format_args!("TTL {error}")),
         Answer::Busy(error) => {
-            let text = format_args!("BUSY {error}; try again later, or raise the node's limits");
-            put_error(out, &text);
+            let problem = format_args!("{error}; try again later, or raise the node's limits");
+            put_busy(answer, &problem, out);
         }
         Answer::TooManyLists(most) => {
-            let limit = format_args!("BUSY {most} lists wait in this shard of the node, its limit");
-            put_error(out, &format_args!("{limit}; try again later, or ask another node"));
+            let problem = format_args!(
+                "{most} lists wait in this shard of the node, its limit; try again later, or ask \
+                 another node"
+            );
+            put_busy(answer, &problem, out);
         }
-        Answer::Full => put_error(
+        Answer::Full => put_busy(
+            answer,
+            &"this node keeps as many names as it may, and no majority of the others answered; try \
+              again later, or raise limits.leases and limits.names_bytes",
             out,
-            &"BUSY this node keeps as many names as it may, and no majority of the others answered; \
-              try again later, or raise limits.leases and limits.names_bytes",
         ),
         Answer::Abandoned | Answer::Stopping => put_stopping(out),
         other => put_error(out, &format_args!("ERR unexpected answer {other:?}")),
     }
+}
+
+/// The error for a limit of the shard.
+fn put_busy(answer: &Answer, problem: &dyn fmt::Display, out: &mut Vec<u8>) {
+    let limit = answer.limit().map_or("", Limit::name);
+    put_error(out, &format_args!("BUSY {limit}: {problem}"));
 }
 
 pub(super) fn put_stopping(out: &mut Vec<u8>) {
@@ -191,8 +200,14 @@ fn put_seen(seen: &Sighting, out: &mut Vec<u8>) {
 }
 
 /// A fence has 63 bits, so it fits.
+/// The reply to LEASE.TTL, as with Redis' PTTL.
+pub(super) fn put_ttl(seen: Option<&Sighting>, out: &mut Vec<u8>) {
+    put_integer(out, seen.map_or(-2, |seen| seen.remaining.as_millis().into()));
+}
+
+/// As a string: it has 63 bits, and numbers of JavaScript only 53.
 fn put_fence(out: &mut Vec<u8>, fence: u64) {
-    put_integer(out, fence.cast_signed());
+    put_bulk_integer(out, fence);
 }
 
 /// Rounded down, as T2 demands for the time that a request waited.

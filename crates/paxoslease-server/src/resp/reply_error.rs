@@ -11,15 +11,15 @@ use thiserror::Error;
 use super::command::Spec;
 use crate::access::Denied;
 use crate::config::PatternError;
-use crate::limits::Limit;
+use paxoslease_node::Limit;
 
 /// Each text begins with the code that programs act on.
 #[derive(Debug, Error)]
 pub(super) enum ReplyError<'a> {
     #[error(
-        "ERR unknown command '{}', try LEASE.ACQUIRE name ttl_ms, LEASE.RENEW, LEASE.RELEASE, \
-         LEASE.GET, LEASE.LIST, LEASE.WATCH or CELL.STATUS; COMMAND DOCS describes them",
-        Shown(.0)
+        "ERR unknown command '{}', try one of {}; COMMAND DOCS describes them",
+        Shown(.0),
+        Spec::own_names()
     )]
     UnknownCommand(&'a [u8]),
     #[error("ERR this port speaks RESP, not HTTP; for HTTP, connect to listen.http of this node")]
@@ -29,8 +29,16 @@ pub(super) enum ReplyError<'a> {
         .0.name.to_ascii_lowercase(), .0.usage
     )]
     WrongNumber(&'static Spec),
-    #[error("ERR '{}' does not belong there; expected: {}", Shown(.0), .1)]
+    #[error("ERR unexpected '{}'; expected: {}", Shown(.0), .1)]
     Unexpected(&'a [u8], &'static str),
+    #[error("ERR '{}' needs a value after it; expected: {}", Shown(.0), .1)]
+    NoValue(&'a [u8], &'static str),
+    #[error(
+        "ERR there are no transactions: every command is atomic by itself; send the commands \
+         without '{}' (redis-py: pipeline(transaction=False))",
+        Shown(.0)
+    )]
+    NoTransactions(&'a [u8]),
     #[error("NAME bad name: {0}; nothing was changed")]
     Name(TextError),
     #[error("ERR bad holder: {0}; nothing was changed")]
@@ -55,28 +63,26 @@ pub(super) enum ReplyError<'a> {
     NotifyIdInUse,
     #[error("ERR {0}")]
     Pattern(PatternError),
-    #[error("ERR LEASE.LIST takes a prefix that ends in '*'; for one name use LEASE.GET")]
+    #[error("ERR LEASE.LIST requires a prefix that ends in '*'; for one name use LEASE.GET")]
     PatternNotPrefix,
     #[error("ERR {0} patterns are watched already on this connection; LEASE.UNWATCH some")]
     TooManyPatterns(usize),
     #[error(
-        "BUSY {0} patterns are watched in this shard of the node, its limit; ask another node, or \
+        "BUSY watchers: {0} patterns are watched in this shard of the node, its limit; ask another node, or \
          LEASE.UNWATCH some"
     )]
     TooManyWatched(usize),
     #[error("NOPROTO unsupported protocol version; expected HELLO 2 or HELLO 3")]
     NoProtocol,
-    #[error("ERR this node asks for no token; connect without one")]
+    #[error("ERR this node requires no token; connect without one")]
     NoPassword,
     #[error("NOAUTH {0}; send AUTH and the token, or HELLO 3 AUTH default and the token")]
     NoAuth(Denied),
     #[error("NOPERM {0}")]
     NoPerm(Denied),
-    #[error("NOAUTH the acquire was withdrawn, because your token does not permit it any more")]
+    #[error("NOAUTH the acquire was cancelled, because the token no longer permits it")]
     Withdrawn,
-    #[error(
-        "ERR this port does not speak TLS; connect without it, or set tls.clients of this node"
-    )]
+    #[error("ERR this port does not use TLS; connect without it, or set tls.clients of this node")]
     Tls,
     #[error("ERR acquires with NOTIFY wait on this connection and need RESP3; RESET gives them up")]
     StillNotifying,
@@ -85,28 +91,28 @@ pub(super) enum ReplyError<'a> {
     #[error("ERR DB index is out of range; there is only 0")]
     NoDatabase,
     #[error(
-        "BUSY {0} commands of this connection are under way, its limit; wait for replies, or \
+        "BUSY inflight_per_connection: {0} commands of this connection are under way, its limit; wait for replies, or \
          raise limits.inflight_per_connection"
     )]
     Inflight(u32),
     #[error(
-        "BUSY more than {0} acquires a second on this connection; slow down, or raise \
+        "BUSY acquires_per_second: more than {0} acquires a second on this connection; slow down, or raise \
          limits.acquires_per_second"
     )]
     AcquiresPerSecond(u32),
     #[error(
-        "BUSY this token has {0} leases through this node, its quota; release some, or raise \
+        "BUSY quota: this token has {0} leases through this node, its quota; release some, or raise \
          leases in its [[access]]"
     )]
     Quota(u32),
     #[error(
-        "ERR the acquire was withdrawn, because you closed your side of the connection before it \
-         was granted; keep it open until the reply"
+        "ERR the acquire was cancelled, because the client closed its side of the connection before \
+         the grant; keep it open until the reply"
     )]
     Ended,
     #[error(
-        "BUSY the acquire was withdrawn, because you sent so much while it waited that your end \
-         would not be noticed; nothing was changed; wait on a connection of its own, or with NOTIFY"
+        "BUSY out_of_sight: the acquire was cancelled, because the client sent too much data \
+         behind it; nothing was changed; wait on a connection of its own, or with NOTIFY"
     )]
     ReadAheadFull,
     #[error("ERR protocol error: {0}")]
@@ -117,8 +123,8 @@ pub(super) enum ReplyError<'a> {
     )]
     PartialRequest(Duration),
     #[error(
-        "NOAUTH this node asks for a token, and you sent no valid one for {0:?}; connect again and \
-         begin with AUTH and the token, the connection is closed"
+        "NOAUTH a token is required, and no valid one was sent for {0:?}; connect again and begin \
+         with AUTH and the token; the connection is closed"
     )]
     Unauthenticated(Duration),
     #[error("{} a watch ends, and the connection with it: {}", word(.0), .0)]

@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use paxoslease_node::front::{Answer, ConnId, Hint, Request, Sighting};
 use paxoslease_wire::resp::{Protocol, put_error, put_integer, put_simple};
@@ -12,11 +11,14 @@ use super::auth_state::AuthState;
 use super::expected::{Expected, State};
 use super::output::Output;
 use super::pending::{Notify, Owner, PendingRequest, RequestId};
-use super::reply::{put_answer, put_granted, put_hint, put_missed, put_stopping, put_timeout};
+use super::reply::{
+    put_answer, put_granted, put_hint, put_missed, put_stopping, put_timeout, put_ttl,
+};
 use super::reply_error::ReplyError;
 use super::{Common, Turn};
 use crate::config::{NamePattern, Verb};
-use crate::limits::{Limit, RateLimiter};
+use crate::limits::RateLimiter;
+use paxoslease_node::Limit;
 
 /// The requests of a client that leaves this much unread wait until it reads. The last reply before
 /// that may have 64 KiB, as a page of a list or an echo, so at most 256 KiB are kept.
@@ -149,8 +151,10 @@ impl Session {
             owner,
             label,
             waits: false,
+            only_ttl: false,
             notify,
             claim: None,
+            entry: None,
         });
         self.notifies.extend(id.map(|id| (id, ask)));
         self.expected.push_back(Expected::new(self.protocol, State::Pending(ask)));
@@ -186,7 +190,7 @@ impl Session {
                 turn.common.pending.remove(ask);
                 turn.common.scratch.clear();
                 let page = Answer::Listed { leases, next };
-                put_answer(&page, expected.protocol, Duration::ZERO, &mut turn.common.scratch);
+                put_answer(&page, expected.protocol, None, &mut turn.common.scratch);
                 State::Bytes(turn.common.scratch.as_slice().into())
             }
             answer => State::Answered(ask, answer),
@@ -229,9 +233,14 @@ impl Session {
                 State::Answered(ask, answer) => {
                     let quarantine = match answer {
                         Answer::NoQuorum => turn.common.quarantine(turn.shard),
-                        _ => Duration::ZERO,
+                        _ => None,
                     };
-                    put_answer(&answer, protocol, quarantine, out);
+                    match &answer {
+                        Answer::Inspected(seen) if turn.common.pending.get(ask).only_ttl => {
+                            put_ttl(seen.as_ref(), out);
+                        }
+                        answer => put_answer(answer, protocol, quarantine, out),
+                    }
                     match answer {
                         Answer::Granted { tenure, .. } => self.output.granted(ask, tenure.fence()),
                         _ => turn.common.pending.remove(ask),
@@ -321,7 +330,8 @@ impl Session {
         loop {
             if self.output.pending() > 0 {
                 let taken = turn.shard.sockets.send(self.conn, self.output.unsent());
-                self.output.taken(taken, turn.shard.now(), &mut turn.common.pending);
+                let Common { pending, audit, .. } = &mut *turn.common;
+                self.output.taken(taken, turn.shard.now(), pending, audit);
             }
             if self.missed == 0 || self.output.pending() >= UNREAD_BY_WATCHER_MAX / 2 {
                 break;

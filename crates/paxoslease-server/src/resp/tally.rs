@@ -8,7 +8,7 @@ use paxoslease_node::front::Instant;
 
 use super::command::{Command, SPECS};
 use crate::access::Denied;
-use crate::limits::Limit;
+use paxoslease_node::Limit;
 
 const PUBLISH_EVERY: Duration = Duration::from_millis(250);
 

@@ -25,7 +25,7 @@ fn client(cell: &Cell, first: usize) -> Client {
     let builder = Client::builder().endpoints(&endpoints.join(","));
     // A node on a busy machine may be slow.
     let builder = builder.connect_timeout(PATIENCE).request_timeout(PATIENCE);
-    builder.start().expect("a client")
+    builder.build().expect("a client")
 }
 
 /// Sends a request, whose answer is awaited later.

@@ -1,7 +1,6 @@
 //! What clients of HTTP are promised.
 
 mod document;
-mod leases;
 mod leaving;
 mod limits;
 mod listing;

@@ -3,6 +3,5 @@
 mod access;
 mod client;
 mod harness;
-mod hostile;
 mod http;
 mod resp;

@@ -90,7 +90,7 @@ fn a_client_in_clear_is_told_that_the_port_speaks_tls() {
     let cell = secured(&Authority::new(), ClientTls::Server);
     let mut client = cell[0].client();
     let told = client.ask("PING");
-    assert!(told.starts_with("-ERR this port speaks TLS"), "{told}");
+    assert!(told.starts_with("-ERR this port requires TLS"), "{told}");
     assert!(client.try_next().is_err());
     let mut raw = Raw::connect(cell[0].http());
     raw.ask("GET", "/healthz", "");
@@ -109,7 +109,7 @@ fn a_client_of_tls_is_told_that_the_port_speaks_in_clear() {
     let mut wire = Wire::connect(cell[0].resp());
     wire.send(&[&[0x16, 3, 1, 2, 0, 1][..], &[0; 40]].concat());
     let told = wire.read_to_close();
-    assert!(told.starts_with("-ERR this port does not speak TLS"), "{told}");
+    assert!(told.starts_with("-ERR this port does not use TLS"), "{told}");
 }
 
 #[test]

@@ -1,17 +1,15 @@
 //! Elections: one candidate leads, all clients know, and the next one leads at once.
 
-use paxoslease_client::{Election, Leader, Leadership, Observer};
+use paxoslease_client::{Election, Leader, LeaderChange, LeaseGuard, Observer};
 
 use super::{TTL, client};
 use crate::harness::{Cell, until};
 
 /// Waits until the observer sees this leader.
-fn sees(observer: &mut Observer, leadership: &Leadership) {
-    let guard = leadership.guard();
-    let expected = Leader { holder: guard.holder().to_owned(), fence: guard.fence() };
-    until("the leader is seen", || {
-        observer.next_blocking().expect("the client runs").as_ref() == Some(&expected)
-    });
+fn sees(observer: &mut Observer, guard: &LeaseGuard) {
+    let leader = Leader { holder: guard.holder().to_owned(), fence: guard.fence() };
+    let expected = Some(LeaderChange::Elected(leader));
+    until("the leader is seen", || observer.next_blocking() == expected);
 }
 
 #[test]
@@ -30,15 +28,15 @@ fn a_leader_that_resigns_or_leaves_is_replaced_at_once() {
             campaign
         };
         let second = campaign(1);
-        let fence = first.guard().fence();
-        first.resign_blocking().expect("confirmed");
+        let fence = first.fence();
+        first.release_blocking().expect("confirmed");
         let second = second.join().expect("no panic");
-        assert!(second.guard().is_held() && second.guard().fence() > fence);
+        assert!(second.is_held() && second.fence() > fence);
         sees(&mut observer, &second);
         let third = campaign(2);
         clients[1].shutdown_blocking();
         let third = third.join().expect("no panic");
-        assert!(third.guard().fence() > second.guard().fence() && !second.guard().is_held());
+        assert!(third.fence() > second.fence() && !second.is_held());
         sees(&mut observer, &third);
         let leader = candidate(0).leader_blocking().expect("answered").expect("there is a leader");
         assert_eq!(leader.holder, "c2");

@@ -1,6 +1,5 @@
-//! Waiting: in order, withdrawn, and with time that counts from the end of the wait (T2).
+//! Waiting: given up, moved, and with time that counts from the end of the wait (T2).
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use paxoslease_client::LeaseGuard;
@@ -8,52 +7,6 @@ use paxoslease_node::block_on;
 
 use super::{TTL, begun, client};
 use crate::harness::{Cell, PATIENCE};
-
-const CANCELLED: &str = "paxoslease_commands_total{command=\"lease.cancel\"}";
-
-#[test]
-fn waiters_of_one_node_get_the_lease_in_order() {
-    let cell = Cell::three();
-    let (holder, clients) = (client(&cell, 1), [client(&cell, 0), client(&cell, 0)]);
-    let held = holder.acquire("x", TTL).blocking().expect("granted");
-    let mut fence = held.fence();
-    let turns = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for n in 0..10 {
-            let (client, turns) = (&clients[n % 2], &turns);
-            scope.spawn(move || {
-                let lease = client.acquire("x", TTL).blocking().expect("granted");
-                turns.lock().expect("no panic").push((n, lease.fence()));
-                lease.release_blocking().expect("confirmed");
-            });
-            cell[0].wait_for_waiters("x", n as u64 + 1);
-        }
-        held.release_blocking().expect("confirmed");
-    });
-    let turns = turns.into_inner().expect("no panic");
-    for (turn, (n, theirs)) in turns.into_iter().enumerate() {
-        assert_eq!(turn, n);
-        assert!(theirs > fence, "each tenure has a greater fence");
-        fence = theirs;
-    }
-}
-
-#[test]
-fn a_waiter_that_gives_up_leaves_the_queue_to_the_next() {
-    let cell = Cell::three();
-    let (holder, client) = (client(&cell, 0), client(&cell, 1));
-    let held = holder.acquire("x", TTL).blocking().expect("granted");
-    let impatient = begun(client.acquire("x", TTL));
-    cell[1].wait_for_waiters("x", 1);
-    let patient = begun(client.acquire("x", TTL));
-    cell[1].wait_for_waiters("x", 2);
-    drop(impatient);
-    cell[1].wait_for_metric(CANCELLED, 1.0);
-    held.release_blocking().expect("confirmed");
-    assert!(block_on(patient).expect("granted").is_held());
-    let abandoned = "paxoslease_acquires_total{result=\"abandoned\"}";
-    cell[1].wait_for_metric(abandoned, 1.0);
-}
 
 #[test]
 fn a_lease_that_is_granted_as_its_waiter_gives_up_is_free_again() {

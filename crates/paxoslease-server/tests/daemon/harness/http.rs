@@ -125,12 +125,15 @@ impl Raw {
         while self.line().expect("a comment") != ": watching" {}
     }
 
-    /// The next event of a watch and its data; `None` at the end.
+    /// The next event of a watch and its data; `None` after the last chunk.
     pub(crate) fn event(&mut self) -> Option<(String, Value)> {
         let event = loop {
-            let line = self.line()?;
+            let line = self.line().expect("the stream is not cut off");
             if let Some(event) = line.strip_prefix("event: ") {
                 break event.to_owned();
+            }
+            if line == "0" {
+                return None;
             }
         };
         let data = self.line().expect("data");

@@ -106,7 +106,7 @@ impl Client {
 
 /// The fence of a grant: the first number of the array or push.
 pub(crate) fn fence(grant: &str) -> u64 {
-    let words = grant.split([':', ' ', ']']).filter(|_| !grant.starts_with('-'));
+    let words = grant.split([':', ' ', '[', ']']).filter(|_| !grant.starts_with('-'));
     let number = words.filter_map(|word| word.parse().ok()).next();
     number.unwrap_or_else(|| panic!("{grant} is not a grant"))
 }

@@ -8,7 +8,7 @@ use paxoslease_node::front::{Name, Request};
 use paxoslease_server::http::OPENAPI;
 use serde_json::{Value, json};
 
-use crate::harness::{Cell, Daemon, Raw, Reply, until};
+use crate::harness::{Cell, Daemon, Raw, Reply, tokens, until};
 
 fn document() -> Value {
     serde_json::from_str(OPENAPI).expect("JSON")
@@ -29,6 +29,14 @@ fn walk<'a>(value: &'a Value, visit: &mut impl FnMut(&'a Value)) {
     }
 }
 
+/// The value itself, or the one that it refers to.
+fn resolve<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
+    match value.get("$ref").and_then(Value::as_str) {
+        Some(reference) => document.pointer(&reference[1..]).expect("it resolves"),
+        None => value,
+    }
+}
+
 /// Path, method and description of every operation.
 fn operations(document: &Value) -> Vec<(&str, &str, &Value)> {
     let paths = document["paths"].as_object().expect("paths").iter();
@@ -44,16 +52,20 @@ fn the_document_is_whole() {
     let document = document();
     assert_eq!(document["openapi"], "3.1.0");
     assert_eq!(document["info"]["version"], env!("CARGO_PKG_VERSION"));
-    let mut schemas = BTreeSet::new();
+    let mut used = BTreeSet::new();
     walk(&document, &mut |value| {
         if let Some(reference) = value.get("$ref").and_then(Value::as_str) {
             let pointer = reference.strip_prefix('#').expect("within the document");
             assert!(document.pointer(pointer).is_some(), "{reference} leads nowhere");
-            schemas.insert(reference.rsplit('/').next().expect("a name"));
+            used.insert(reference.to_owned());
         }
     });
-    let defined = document["components"]["schemas"].as_object().expect("schemas");
-    assert_eq!(schemas, defined.keys().map(String::as_str).collect(), "defined and used");
+    let kinds = ["parameters", "responses", "schemas"];
+    let defined = kinds.iter().flat_map(|kind| {
+        let components = document["components"][kind].as_object().expect("components");
+        components.keys().map(move |name| format!("#/components/{kind}/{name}"))
+    });
+    assert_eq!(used, defined.collect(), "defined and used");
     let tags: Vec<&Value> =
         document["tags"].as_array().expect("tags").iter().map(|tag| &tag["name"]).collect();
     let mut ids = BTreeSet::new();
@@ -65,10 +77,11 @@ fn the_document_is_whole() {
         assert_eq!(operation["requestBody"].is_object(), method == "post");
         let none = Vec::new();
         let parameters = operation["parameters"].as_array().unwrap_or(&none);
-        let named = |parameter: &&Value| parameter["in"] == "path";
+        let named = |parameter: &&Value| resolve(&document, parameter)["in"] == "path";
         let in_path = parameters.iter().filter(named).count();
         assert_eq!(in_path, path.matches('{').count(), "{method} {path}");
         for (status, response) in operation["responses"].as_object().expect("responses") {
+            let response = resolve(&document, response);
             let described = response["description"].as_str().is_some_and(|text| !text.is_empty());
             assert!(described && response["content"].is_object(), "{method} {path} {status}");
         }
@@ -104,7 +117,7 @@ impl Observer {
         let pointer = format!("/paths/{}/{method}", path.replace('/', "~1"));
         let operation = self.document.pointer(&pointer).expect("documented");
         let status = reply.status.to_string();
-        let content = operation["responses"][&status]["content"].as_object();
+        let content = self.resolve(&operation["responses"][&status])["content"].as_object();
         let content = content.unwrap_or_else(|| panic!("{method} {path} {status} is undocumented"));
         let media_type = reply.header("content-type").split(';').next().expect("a type");
         let content = content.get(media_type).expect("the documented type");
@@ -141,16 +154,13 @@ impl Observer {
         }
     }
 
-    fn resolve<'a>(&'a self, schema: &'a Value) -> &'a Value {
-        match schema.get("$ref").and_then(Value::as_str) {
-            Some(reference) => self.document.pointer(&reference[1..]).expect("it resolves"),
-            None => schema,
-        }
+    fn resolve<'a>(&'a self, value: &'a Value) -> &'a Value {
+        resolve(&self.document, value)
     }
 
     fn problems(&self, schema: &Value, value: &Value, at: &str) -> Vec<String> {
         let schema = self.resolve(schema);
-        if let Some(choices) = schema["oneOf"].as_array() {
+        if let Some(choices) = schema["oneOf"].as_array().or(schema["anyOf"].as_array()) {
             let fits = choices.iter().any(|choice| self.problems(choice, value, at).is_empty());
             return if fits { Vec::new() } else { vec![format!("{at}: no choice fits {value}")] };
         }
@@ -332,6 +342,29 @@ fn observe_trouble(observer: &mut Observer) {
     observer.get(member, &["/v1/cell", "/v1/watch", "/readyz", "/v1/leases", "/"]);
 }
 
+/// The replies to requests for a foreign host, without a token, and without the permission. An
+/// operation that the document declares open needs no token.
+fn observe_denials(observer: &mut Observer) {
+    let (open, closed) = (Cell::one(), Cell::one_with(|config| config.access = tokens()));
+    let document = document();
+    for (path, method, operation) in operations(&document) {
+        let asked = path.replace("{name}", "jobs%2Fx");
+        let upper = method.to_uppercase();
+        let mut rebound = Raw::connect(open[0].http());
+        rebound.send(&format!("{upper} {asked} HTTP/1.1\r\nhost: node.example\r\n\r\n"));
+        observer.see(method, &asked, &rebound.reply());
+        let without_token = closed[0].ask(&upper, &asked, None, None);
+        observer.see(method, &asked, &without_token);
+        let security = operation.get("security").unwrap_or(&document["security"]);
+        let is_open = security.as_array().is_some_and(Vec::is_empty);
+        assert_eq!(without_token.status == 401, !is_open, "{method} {path}: {without_token:?}");
+        if !is_open {
+            let token = if method == "post" { "reader" } else { "all" };
+            observer.see(method, &asked, &closed[0].ask(&upper, &asked, Some(token), None));
+        }
+    }
+}
+
 #[test]
 fn every_documented_field_and_parameter_is_known() {
     let (document, cell) = (document(), Cell::one());
@@ -342,13 +375,14 @@ fn every_documented_field_and_parameter_is_known() {
             let schema = document.pointer(&reference[1..]).expect("it resolves");
             for key in schema["properties"].as_object().expect("properties").keys() {
                 let mut body = schema["example"].clone();
-                assert!(body[key].is_string(), "{path}: the example lacks {key}");
+                assert!(!body[key].is_null(), "{path}: the example lacks {key}");
                 body[key] = json!([]);
                 let message = cell[0].post(&path, &body).field("message");
                 assert!(message.starts_with(&format!("{key:?} is []; expected ")), "{message}");
             }
         }
         for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            let parameter = resolve(&document, parameter);
             if parameter["in"] == "query" {
                 let key = parameter["name"].as_str().expect("a name");
                 // The error names the first unknown parameter.
@@ -366,6 +400,7 @@ fn all_that_is_documented_is_observed_and_the_reverse() {
     observe_bad_requests(&mut observer);
     observe_limits(&mut observer);
     observe_trouble(&mut observer);
+    observe_denials(&mut observer);
     for (path, method, operation) in operations(&observer.document) {
         let documented: BTreeSet<String> =
             operation["responses"].as_object().expect("responses").keys().cloned().collect();

@@ -1,6 +1,4 @@
-//! A client that leaves withdraws its acquire (P8), and a daemon that stops answers every client.
-
-use std::net::TcpStream;
+//! A client that leaves withdraws its acquire (P8), whatever it has sent meanwhile.
 
 use crate::harness::{Cell, Raw, until};
 
@@ -15,16 +13,6 @@ fn with_waiter() -> (Cell, Raw) {
     waiter.ask("POST", "/v1/leases/x/acquire", WAIT);
     until("the client waits", || cell[1].status().waiters == 1);
     (cell, waiter)
-}
-
-#[test]
-fn a_waiter_that_leaves_leaves_the_queue() {
-    let (cell, waiter) = with_waiter();
-    drop(waiter);
-    cell[1].wait_for_no_waiters();
-    let fence = serde_json::json!({"fence": cell[0].get("/v1/leases/x").field("fence")});
-    assert_eq!(cell[0].post("/v1/leases/x/release", &fence).status, 200);
-    cell[1].take("x");
 }
 
 #[test]
@@ -52,35 +40,4 @@ fn a_waiter_whose_end_cannot_be_noticed_stops_waiting() {
     assert_eq!(waiter.reply().status, 200, "the requests behind it are answered");
     assert_eq!(cell[1].metric("paxoslease_limited_total{limit=\"out_of_sight\"}"), 1.0);
     cell[1].wait_for_no_waiters();
-}
-
-#[test]
-fn a_server_that_stops_answers_waiters_and_closes_connections() {
-    let cell = Cell::three();
-    cell[0].take("x");
-    let (http, address, _) = cell[1].serve_http(|_| {});
-    let mut waiter = Raw::connect(address);
-    waiter.ask("POST", "/v1/leases/x/acquire", WAIT);
-    until("the client waits", || cell[1].status().waiters == 1);
-    let mut idle = Raw::connect(address);
-    idle.ask("GET", "/healthz", "");
-    assert_eq!(idle.reply().status, 200);
-    http.shutdown();
-    assert_eq!(waiter.reply().error(), (503, "stopping".to_owned()));
-    assert!(waiter.is_closed() && idle.is_closed());
-    assert!(TcpStream::connect(address).is_err());
-    cell[1].wait_for_no_waiters();
-}
-
-#[test]
-fn a_node_that_has_stopped_sends_clients_to_another() {
-    let (cell, mut waiter) = with_waiter();
-    cell[1].node().shutdown_blocking();
-    assert_eq!(waiter.reply().error(), (503, "stopping".to_owned()));
-    for path in ["/readyz", "/v1/cell", "/v1/leases/x", "/v1/watch", "/"] {
-        let refused = cell[1].get(path);
-        assert_eq!(refused.error(), (503, "stopping".to_owned()), "{path}");
-        assert!(refused.field("message").contains("ask another"));
-    }
-    assert_eq!(cell[1].get("/healthz").status, 200);
 }

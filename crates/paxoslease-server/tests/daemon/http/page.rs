@@ -8,32 +8,6 @@ use sha2::{Digest as _, Sha256};
 use crate::harness::Cell;
 
 #[test]
-fn the_page_shows_the_cell_without_scripts() {
-    let cell = Cell::three();
-    let daemon = &cell[1];
-    daemon.take("jobs%2Fnightly");
-    let page = daemon.get("/");
-    assert_eq!((page.status, page.header("content-type")), (200, "text/html; charset=utf-8"));
-    let node_three = format!(
-        "<td>3</td><td>{}</td><td>● up</td>",
-        daemon.status().peers[1].address.as_ref().expect("known")
-    );
-    for text in [
-        "<title>test · PaxosLease</title>",
-        "as node 2 sees it",
-        "● Ready: a majority votes and can be reached.",
-        "<tr><td>2</td><td>this node</td><td>● up</td>",
-        &node_three,
-        "<tr><td>jobs/nightly</td><td>taker</td>",
-        "Everything on this page is a hint",
-    ] {
-        assert!(page.text.contains(text), "{text} in {}", page.text);
-    }
-    assert!(!page.text.contains("{{"), "every place is filled in");
-    assert!(!daemon.get("/?prefix=other").text.contains("<td>jobs/nightly"));
-}
-
-#[test]
 fn the_page_loads_nothing_and_runs_no_text_of_users() {
     let cell = Cell::one();
     let daemon = &cell[0];

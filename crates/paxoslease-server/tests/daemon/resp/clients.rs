@@ -1,9 +1,6 @@
-//! Clients that were not written for this: `redis-cli`, redis-py, ioredis and the `redis` crate,
-//! each as it is installed, against a cell of three.
-//!
-//! `cargo xtask test` installs those that are programs or libraries of other languages.
-
-mod redis_rs;
+//! Clients that were not written for this: `redis-cli`, redis-py and ioredis, each as it is
+//! installed, against a cell of three. `cargo xtask test` installs them. The chaos harness uses the
+//! `redis` crate.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -65,6 +62,34 @@ fn redis_cli_is_the_debugger() {
     assert!(redis_cli(&cell, 0, &["CELL.STATUS"]).contains("max_lease_ms\n60000"));
     let wrong = redis_cli(&cell, 0, &["LEASE.RENEW", "a", fence, "30000"]);
     assert!(wrong.starts_with("NOTHELD "), "{wrong}");
+}
+
+/// A fence has this many digits.
+const FENCE_DIGITS: usize = 19;
+
+fn fence_in(text: &str) -> Option<&str> {
+    text.split(|c: char| !c.is_ascii_digit()).find(|digits| digits.len() == FENCE_DIGITS)
+}
+
+#[test]
+fn the_session_in_the_document_is_real() {
+    let document = include_str!("../../../../../docs/resp.md");
+    let session = document.split("```").nth(1).expect("a session");
+    let (_, exchanges) = session.split_once("\n> ").expect("a command");
+    let told = fence_in(session).expect("a fence");
+    let cell = Cell::three();
+    let mut real = None;
+    for exchange in exchanges.split("\n> ") {
+        let (command, reply) = exchange.split_once('\n').expect("a reply");
+        let command = command.replace(told, real.as_deref().unwrap_or(told));
+        let args: Vec<&str> = ["--no-raw"].into_iter().chain(command.split(' ')).collect();
+        let shown = redis_cli(&cell, 0, &args);
+        if real.is_none() {
+            real = fence_in(&shown).map(str::to_owned);
+        }
+        let real = real.as_deref().expect("the first reply has a fence");
+        assert_eq!(shown.replace(real, told), reply.trim_end(), "{command}");
+    }
 }
 
 #[test]

@@ -1,12 +1,12 @@
 // ioredis against a cell: ready check, pipelines, errors, waiting on a connection of its own.
 //
-// A fence has 63 bits, a number of this language 53: `stringNumbers` keeps it whole.
+// A fence has 63 bits, a number of this language 53, so a fence is a string.
 
 const assert = require("node:assert");
 const Redis = require("ioredis");
 
 const ports = process.env.PORTS.split(" ").map(Number);
-const connect = (node) => new Redis({ port: ports[node], stringNumbers: true });
+const connect = (node) => new Redis({ port: ports[node] });
 
 // A map of RESP2 is a list of keys and values in turn.
 const field = (map, key) => map[map.indexOf(key) + 1];
@@ -24,17 +24,18 @@ async function main() {
   assert.strictEqual(await first.ping(), "PONG");
 
   const [fence, ttl] = await first.call("LEASE.ACQUIRE", "js/a", 60000, "HOLDER", "me");
-  assert.strictEqual(ttl, "60000");
+  assert.strictEqual(ttl, 60000);
+  assert.strictEqual(typeof fence, "string");
   assert(BigInt(fence) > 0n);
   assert.strictEqual(await second.call("LEASE.ACQUIRE", "js/a", 60000), null);
   const seen = await second.call("LEASE.GET", "js/a");
   assert.deepStrictEqual(seen.slice(0, 4), ["holder", "me", "fence", fence]);
-  assert.strictEqual(await second.call("LEASE.RENEW", "js/a", fence, 45000), "45000");
+  assert.strictEqual(await second.call("LEASE.RENEW", "js/a", fence, 45000), 45000);
 
   const waiter = connect(2);
   const waiting = waiter.call("LEASE.ACQUIRE", "js/a", 60000, "WAIT", 60000);
   while (!(await waitsForAHolder(2, "js/a")));
-  assert.strictEqual(await second.call("LEASE.RELEASE", "js/a", fence), "1");
+  assert.strictEqual(await second.call("LEASE.RELEASE", "js/a", fence), 1);
   assert(BigInt((await waiting)[0]) > BigInt(fence));
   await assert.rejects(first.call("LEASE.RENEW", "js/a", fence, 45000), /^ReplyError: NOTHELD /);
   await assert.rejects(first.call("LEASE.ACQUIRE", "js/a", 1), /^ReplyError: TTL /);

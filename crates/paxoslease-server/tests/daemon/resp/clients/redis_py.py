@@ -17,7 +17,7 @@ def takes_leases(protocol):
     assert first.ping()
     name = f"py/{protocol}"
     fence, ttl_ms, waited_ms = first.execute_command("LEASE.ACQUIRE", name, 60000, "HOLDER", "me")
-    assert fence > 0 and ttl_ms == 60000 and waited_ms >= 0
+    assert int(fence) > 0 and ttl_ms == 60000 and waited_ms >= 0
     assert second.execute_command("LEASE.ACQUIRE", name, 60000) is None
 
     seen = second.execute_command("LEASE.GET", name)
@@ -69,6 +69,18 @@ def waiter_count():
     return sum(wanted["waiters"] for wanted in status["waiting"] if wanted["fence"] is not None)
 
 
+def is_told_of_a_grant():
+    """A push of the second version of the protocol."""
+    holder, waiter = connect(0), connect(1, 3)
+    fence = holder.execute_command("LEASE.ACQUIRE", "py/pushed", 60000)[0]
+    connection = waiter.connection_pool.get_connection()
+    connection.send_command("LEASE.ACQUIRE", "py/pushed", 60000, "WAIT", 60000, "NOTIFY", "mine")
+    assert connection.read_response() == "QUEUED"
+    assert holder.execute_command("LEASE.RELEASE", "py/pushed", fence) == 1
+    kind, number, later = connection.read_response(push_request=True)[:3]
+    assert (kind, number) == ("lease.granted", "mine") and later > fence
+
+
 def watches():
     watcher = connect(2)
     connection = watcher.connection_pool.get_connection()
@@ -86,4 +98,5 @@ for version in (2, 3):
     takes_leases(version)
     pipelines(version)
 waits()
+is_told_of_a_grant()
 watches()

@@ -1,0 +1,397 @@
+//! The audit log: one line of JSON for each lease that a client acquired, released or lost, and for
+//! clients that were refused.
+//!
+//! A thread of its own writes the file. The threads that serve clients put entries into a bounded
+//! queue and never wait: an entry that finds the queue full is dropped and counted. The file is
+//! bounded too: when it is full, it becomes `<path>.1`, in place of the one before.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use metrics::counter;
+use paxoslease_node::front::Answer;
+use serde::{Serialize, Serializer};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::access::Denied;
+use crate::metrics::Metrics;
+
+/// Entries that wait for the writer.
+const QUEUE_MAX: usize = 8192;
+/// Bytes that are written at once.
+const BATCH_MAX: usize = 64 * 1024;
+/// How long a daemon that stops waits for the last lines: the disk may hang.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+const DROPPED: &str = "paxoslease_audit_dropped_total";
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Event {
+    /// A client was told that it holds a lease.
+    Granted,
+    /// A client released a lease.
+    Released,
+    /// An operator released a lease by force, or tried to.
+    ForceReleased,
+    /// A client was told, when it renewed, that its lease is over.
+    Lost,
+    /// A lease ran out, as this node's acceptor saw it.
+    Expired,
+    /// A client has no valid token, or not the permission.
+    Refused,
+}
+
+/// One line. Its time and node are added when it is put into the queue.
+#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+pub(crate) struct Entry {
+    pub(crate) event: Event,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) holder: Option<String>,
+    /// As text, because it exceeds the precision of JSON numbers.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_text")]
+    pub(crate) fence: Option<u64>,
+    /// The name of the token in `[[access]]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<String>,
+    /// The address of the client.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) client: Option<String>,
+    /// Why a client was refused, or how a release ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) result: Option<&'static str>,
+    /// How many refusals this line stands for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) count: Option<u64>,
+}
+
+fn as_text<S: Serializer>(fence: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&fence.unwrap_or_default())
+}
+
+impl Entry {
+    pub(crate) fn new(event: Event) -> Self {
+        Self {
+            event,
+            name: None,
+            holder: None,
+            fence: None,
+            token: None,
+            client: None,
+            result: None,
+            count: None,
+        }
+    }
+
+    /// An event of a client's lease.
+    pub(crate) fn of(event: Event, name: &str, fence: Option<u64>) -> Self {
+        Self { name: Some(name.to_owned()), fence, ..Self::new(event) }
+    }
+
+    pub(crate) fn by(self, client: impl fmt::Display, token: Option<String>) -> Self {
+        Self { client: Some(client.to_string()), token, ..self }
+    }
+
+    /// A client was refused, and `count` times since the last line.
+    pub(crate) fn refused(denied: &Denied, client: impl fmt::Display, count: u64) -> Self {
+        let (token, name) = match denied {
+            Denied::NoToken | Denied::UnknownToken => (None, None),
+            Denied::NotPermitted { bearer, name, .. } => (bearer.clone(), name.clone()),
+        };
+        let result = Some(Denied::REASONS[denied.reason()]);
+        let count = (count > 1).then_some(count);
+        Self { name, result, count, ..Self::new(Event::Refused).by(client, token) }
+    }
+
+    /// Its memory in bytes.
+    pub(crate) fn cost(&self) -> usize {
+        let texts = [&self.name, &self.holder, &self.token, &self.client];
+        size_of::<Self>() + texts.into_iter().flatten().map(String::len).sum::<usize>()
+    }
+
+    /// How a release ended. `None` if there is nothing to tell: it released nothing.
+    pub(crate) fn released(mut self, held: bool, confirmed: bool) -> Option<Self> {
+        self.result = Some(match (held, confirmed) {
+            (_, false) => "unconfirmed",
+            (true, true) => "confirmed",
+            (false, true) => "not_held",
+        });
+        (held || !confirmed || self.event == Event::ForceReleased).then_some(self)
+    }
+}
+
+#[derive(Serialize)]
+struct Line {
+    time: String,
+    node: u16,
+    #[serde(flatten)]
+    entry: Entry,
+}
+
+enum Message {
+    Line(SystemTime, Entry),
+    Reopen,
+    /// The writer ends, and then drops this.
+    Stop(SyncSender<()>),
+}
+
+/// Where entries go; nowhere by default. Clones are the same log.
+#[derive(Clone, Default)]
+pub(crate) struct Audit(Option<SyncSender<Message>>);
+
+impl fmt::Debug for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Audit({})", if self.is_on() { "on" } else { "off" })
+    }
+}
+
+impl Audit {
+    /// Opens the file of a node, and starts the thread that writes it.
+    pub(crate) fn start(
+        path: &Path,
+        bytes_max: u64,
+        node: u16,
+        metrics: &Metrics,
+    ) -> io::Result<Self> {
+        let writer = Writer::open(path.to_owned(), bytes_max, node)?;
+        let (sender, queue) = sync_channel(QUEUE_MAX);
+        let recorder = metrics.recorder();
+        let run = move || {
+            ::metrics::with_local_recorder(&*recorder, || writer.run(&queue));
+        };
+        thread::Builder::new().name("paxoslease-audit".to_owned()).spawn(run)?;
+        Ok(Self(Some(sender)))
+    }
+
+    pub(crate) const fn is_on(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Puts an entry into the queue. Never waits.
+    #[expect(clippy::disallowed_methods, reason = "a wall time for people; nothing depends on it")]
+    pub(crate) fn put(&self, entry: Entry) {
+        if let Some(sender) = &self.0
+            && sender.try_send(Message::Line(SystemTime::now(), entry)).is_err()
+        {
+            counter!(DROPPED).increment(1);
+        }
+    }
+
+    /// A request was answered. Puts its entry into the queue if it says what happened. Returns the
+    /// entry of a grant, which the client has not got yet, or of an acquire that is tried again.
+    pub(crate) fn answered(&self, mut entry: Box<Entry>, answer: &Answer) -> Option<Box<Entry>> {
+        match (entry.event, answer) {
+            (Event::Granted, answer) => {
+                if let Answer::Granted { tenure, .. } = answer {
+                    entry.fence = Some(tenure.fence());
+                }
+                return Some(entry);
+            }
+            (Event::Lost, Answer::NotHeld) => self.put(*entry),
+            (_, Answer::Released { held, confirmed }) => {
+                entry.released(*held, *confirmed).into_iter().for_each(|entry| self.put(entry));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Has the file opened anew, since another program may have renamed it.
+    pub(crate) fn reopen(&self) {
+        if let Some(sender) = &self.0 {
+            // If the queue is full, the disk is behind. The operator repeats the signal.
+            let _full = sender.try_send(Message::Reopen);
+        }
+    }
+
+    /// Writes the last entries and ends the writer, if that does not take long.
+    pub(crate) fn stop(&self) {
+        if let Some(sender) = &self.0 {
+            let (done, ended) = sync_channel(0);
+            if sender.try_send(Message::Stop(done)).is_ok() {
+                let _ended_or_hangs = ended.recv_timeout(STOP_TIMEOUT);
+            }
+        }
+    }
+}
+
+struct Writer {
+    path: PathBuf,
+    bytes_max: u64,
+    node: u16,
+    file: File,
+    /// The length of the file.
+    len: u64,
+    /// Lines that are not written yet, and their number.
+    batch: Vec<u8>,
+    batched: u64,
+    is_failing: bool,
+}
+
+impl Writer {
+    fn open(path: PathBuf, bytes_max: u64, node: u16) -> io::Result<Self> {
+        let (file, len) = open(&path)?;
+        let (batch, batched, is_failing) = (Vec::new(), 0, false);
+        Ok(Self { path, bytes_max, node, file, len, batch, batched, is_failing })
+    }
+
+    fn run(mut self, queue: &Receiver<Message>) {
+        counter!(DROPPED).increment(0);
+        let mut next = queue.recv().ok();
+        while let Some(message) = next {
+            let mut last = None;
+            match message {
+                Message::Line(at, entry) => self.add(at, entry),
+                Message::Reopen => self.reopen(),
+                Message::Stop(done) => last = Some(done),
+            }
+            next = if last.is_some() { None } else { queue.try_recv().ok() };
+            if next.is_none() {
+                self.flush();
+                // The queue is empty, or it is all over.
+                next = if last.is_some() { None } else { queue.recv().ok() };
+            }
+        }
+    }
+
+    fn add(&mut self, at: SystemTime, entry: Entry) {
+        let time = OffsetDateTime::from(at).format(&Rfc3339).unwrap_or_default();
+        let line = Line { time, node: self.node, entry };
+        let begin = self.batch.len();
+        if serde_json::to_writer(&mut self.batch, &line).is_err() {
+            self.batch.truncate(begin);
+            return counter!(DROPPED).increment(1);
+        }
+        self.batch.push(b'\n');
+        self.batched += 1;
+        if self.len + self.batch.len() as u64 > self.bytes_max || self.batch.len() > BATCH_MAX {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        let written = self.write();
+        let (lines, path) = (std::mem::take(&mut self.batched), self.path.display());
+        match written {
+            Ok(()) => self.is_failing = false,
+            Err(error) => {
+                counter!(DROPPED).increment(lines);
+                if !std::mem::replace(&mut self.is_failing, true) {
+                    tracing::error!(%path, %error, "the audit log cannot be written: lines are lost");
+                }
+            }
+        }
+        self.batch.clear();
+    }
+
+    fn write(&mut self) -> io::Result<()> {
+        if self.len > 0 && self.len + self.batch.len() as u64 > self.bytes_max {
+            let mut older = self.path.clone().into_os_string();
+            older.push(".1");
+            fs::rename(&self.path, older)?;
+            (self.file, self.len) = open(&self.path)?;
+        }
+        self.file.write_all(&self.batch)?;
+        self.len += self.batch.len() as u64;
+        Ok(())
+    }
+
+    fn reopen(&mut self) {
+        self.flush();
+        match open(&self.path) {
+            Ok((file, len)) => (self.file, self.len) = (file, len),
+            Err(error) => {
+                let path = self.path.display();
+                tracing::error!(%path, %error, "the audit log cannot be opened again: it stays open");
+            }
+        }
+    }
+}
+
+/// The file, for its owner and group, and its length.
+fn open(path: &Path) -> io::Result<(File, u64)> {
+    let file = OpenOptions::new().append(true).create(true).mode(0o640).open(path)?;
+    let len = file.metadata()?.len();
+    Ok((file, len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("paxoslease-{name}-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        folder
+    }
+
+    fn entry(name: &str) -> Entry {
+        Entry::of(Event::Granted, name, Some(u64::MAX >> 1)).by("127.0.0.1:9", None)
+    }
+
+    #[test]
+    fn a_line_has_time_node_and_what_is_known() {
+        let path = folder("audit-line").join("audit");
+        let mut writer = Writer::open(path.clone(), 1000, 7).expect("opens");
+        writer.add(SystemTime::UNIX_EPOCH, entry("a\n\"b"));
+        writer.flush();
+        let line = "{\"time\":\"1970-01-01T00:00:00Z\",\"node\":7,\"event\":\"granted\",\
+                    \"name\":\"a\\n\\\"b\",\"fence\":\"9223372036854775807\",\
+                    \"client\":\"127.0.0.1:9\"}\n";
+        assert_eq!(fs::read_to_string(&path).expect("written"), line);
+        fs::remove_dir_all(path.parent().expect("a folder")).expect("removed");
+    }
+
+    #[test]
+    fn a_full_file_is_kept_once_and_both_stay_within_the_bound() {
+        let path = folder("audit-full").join("audit");
+        let mut writer = Writer::open(path.clone(), 1000, 7).expect("opens");
+        for number in 0..100 {
+            writer.add(SystemTime::UNIX_EPOCH, entry(&number.to_string()));
+            writer.flush();
+        }
+        let read = |path: &Path| fs::read_to_string(path).expect("written");
+        let (older, newer) = (read(&path.with_file_name("audit.1")), read(&path));
+        assert!(older.len() <= 1000 && newer.len() <= 1000 && older.len() > 800);
+        assert!((older + &newer).ends_with("}\n") && newer.contains("\"name\":\"99\""));
+        let folder = path.parent().expect("a folder");
+        assert_eq!(fs::read_dir(folder).expect("a folder").count(), 2);
+        fs::remove_dir_all(folder).expect("removed");
+    }
+
+    #[test]
+    fn a_log_that_cannot_keep_up_drops_entries_and_never_waits() {
+        let metrics = Metrics::new();
+        let (sender, queue) = sync_channel(2);
+        let audit = Audit(Some(sender));
+        ::metrics::with_local_recorder(&*metrics.recorder(), || {
+            (0..5).for_each(|_| audit.put(entry("a")));
+        });
+        assert_eq!(queue.try_iter().count(), 2);
+        assert!(metrics.render().contains("paxoslease_audit_dropped_total 3"));
+    }
+
+    #[test]
+    fn a_release_that_released_nothing_is_told_only_of_an_operator() {
+        let released = |event, held, confirmed| {
+            let entry = Entry::of(event, "a", Some(1)).released(held, confirmed);
+            entry.and_then(|entry| entry.result)
+        };
+        assert_eq!(released(Event::Released, true, true), Some("confirmed"));
+        assert_eq!(released(Event::Released, false, true), None);
+        assert_eq!(released(Event::Released, false, false), Some("unconfirmed"));
+        assert_eq!(released(Event::ForceReleased, false, true), Some("not_held"));
+    }
+}
