@@ -30,7 +30,8 @@ use crate::world::{Bells, World};
 /// let cell = TestCell::new(3);
 /// let ttl = Duration::from_secs(10);
 /// let master = cell.node(1).acquire("master", ttl).blocking()?;
-/// assert!(cell.node(2).try_acquire("master", ttl).blocking().is_err());
+/// let client = cell.client(); // Any number of them.
+/// assert!(client.try_acquire("master", ttl).blocking().is_err());
 ///
 /// cell.advance(Duration::from_secs(60));
 /// assert!(master.is_held(), "a lease renews itself");
@@ -39,7 +40,7 @@ use crate::world::{Bells, World};
 /// assert!(master.is_held(), "until its time is over");
 /// cell.advance(ttl);
 /// assert_eq!(master.state(), LeaseState::Lost);
-/// let next = cell.node(2).acquire("master", ttl).blocking()?;
+/// let next = client.acquire("master", ttl).blocking()?;
 /// assert!(next.fence() > master.fence());
 /// # Ok::<(), paxoslease_holder::AcquireError>(())
 /// ```
@@ -210,9 +211,11 @@ impl Drop for TestCell {
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+    use std::sync::Arc;
+
     use super::*;
-    use paxoslease_holder::AskError;
-    use paxoslease_holder::LeaseState;
+    use paxoslease_holder::{AskError, LeaseLost, LeaseState, block_on};
 
     const TTL: Duration = Duration::from_secs(10);
     const SECOND: Duration = Duration::from_secs(1);
@@ -245,37 +248,27 @@ mod tests {
     }
 
     #[test]
-    fn an_uncontended_lease_needs_no_time() {
-        for members in [1, 2, 3, 5, 9] {
-            let cell = TestCell::new(members);
-            for id in 1..=members {
-                let lease = cell.node(id).acquire("x", TTL).blocking().expect("granted");
-                assert!(lease.is_held());
-                lease.release_blocking().expect("confirmed");
-            }
-        }
-    }
-
-    #[test]
-    fn a_waiter_gets_its_turn_while_time_passes() {
-        let cell = TestCell::new(3);
-        let lease = cell.node(1).acquire("x", TTL).blocking().expect("granted");
-        let node = cell.node(2);
-        let waiter = thread::spawn(move || node.acquire("x", TTL).blocking());
-        cell.advance(TTL);
-        assert!(lease.is_held() && !waiter.is_finished());
-        drop(lease);
-        drop(advance_until(&cell, waiter).expect("free"));
-    }
-
-    #[test]
     fn an_isolated_holder_learns_of_its_loss_and_others_go_on() {
         let cell = TestCell::new(3);
-        let lease = cell.node(1).acquire("x", TTL).blocking().expect("granted");
+        let mut lease = cell.node(1).acquire("x", TTL).blocking().expect("granted");
         let fence = lease.fence();
+        cell.advance(TTL);
+        assert_eq!(lease.changed_blocking(), LeaseState::Held, "renewed meanwhile");
+        assert_eq!(block_on(lease.run(async { 7 })), Ok(7));
         cell.isolate(1);
-        let holder = thread::spawn(move || lease.lost_blocking());
-        advance_until(&cell, holder);
+        let resource = Arc::new(());
+        let used = Arc::clone(&resource);
+        let holder = thread::spawn(move || {
+            while lease.changed_blocking() == LeaseState::Held {}
+            let work = async move {
+                pending::<()>().await;
+                drop(used);
+            };
+            (block_on(lease.run(work)), lease.changed_blocking())
+        });
+        let lost = Err(LeaseLost { name: "x".to_owned(), fence });
+        assert_eq!(advance_until(&cell, holder), (lost, LeaseState::Lost));
+        assert_eq!(Arc::strong_count(&resource), 1, "the work was dropped");
         cell.advance(SECOND);
         let next = cell.node(2).try_acquire("x", TTL).blocking().expect("its time is over");
         assert!(next.fence() > fence);
@@ -313,18 +306,6 @@ mod tests {
         cell.restart(3);
         assert_eq!(lease.state(), LeaseState::Lost, "a node that leaves gives its leases back");
         drop(cell.node(1).try_acquire("x", TTL).blocking().expect("free at once"));
-    }
-
-    #[test]
-    fn a_paused_node_answers_when_it_goes_on() {
-        let cell = TestCell::new(3);
-        cell.pause(2);
-        let node = cell.node(2);
-        let asked = thread::spawn(move || node.acquire("x", TTL).blocking());
-        cell.advance(SECOND * 5);
-        assert!(!asked.is_finished());
-        cell.resume(2);
-        drop(advance_until(&cell, asked).expect("granted"));
     }
 
     #[test]

@@ -14,7 +14,7 @@
 //! use paxoslease::Client;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::connect("10.0.0.1:7400,10.0.0.2:7400,10.0.0.3:7400")?;
+//! let client = Client::new("10.0.0.1:7400,10.0.0.2:7400,10.0.0.3:7400")?;
 //! let lease = client.acquire("jobs/nightly", Duration::from_secs(15)).blocking()?; // Or `.await`.
 //! while lease.is_held() {
 //!     // One more piece of work, with `lease.fence()` passed along.
@@ -31,11 +31,11 @@
 #[cfg(feature = "client")]
 pub use paxoslease_client as client;
 #[cfg(feature = "client")]
-pub use paxoslease_client::{Client, Election};
+pub use paxoslease_client::{Client, Election, Leader, LeaderChange};
 pub use paxoslease_holder::{
     Acquire, AcquireError, Acquiring, AskError, Change, Detached, Filter, Grant, LeaseGuard,
-    LeaseInfo, LeaseState, PeerStatus, QueuedName, Rates, ReleaseError, RenewError, Role, Status,
-    TextError, TtlError, Watch, block_on,
+    LeaseInfo, LeaseLost, LeaseState, Limit, PeerStatus, Quarantine, QueuedName, Rates,
+    ReleaseError, RenewError, Role, Status, TextError, TtlError, Watch, block_on,
 };
 #[cfg(feature = "node")]
 pub use paxoslease_node as node;
@@ -44,7 +44,7 @@ pub use paxoslease_node::{Config, Node};
 #[cfg(feature = "test-util")]
 pub use paxoslease_world::TestCell;
 
-/// The examples of the README compile.
+/// The example about fences compiles.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
+#[doc = include_str!("../../../docs/fences.md")]
+struct Fences;

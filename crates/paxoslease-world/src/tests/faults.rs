@@ -84,10 +84,10 @@ fn a_link_blocked_one_way_is_closed_and_costs_no_lease() {
     let mut cell = cell(&Setup::new(3, 3));
     let (_, guard) = cell.hold(0);
     cell.block(0, 1);
-    cell.run_for(SECOND * 3);
-    let peers = cell.status(1).peers;
-    let silent = peers.iter().find(|peer| peer.node == 1).expect("a member");
-    assert!(!silent.up && silent.problem.is_some(), "{silent:?}");
+    let node = cell.node(1);
+    let first = || node.status_shown().expect("it runs").peers.swap_remove(0);
+    assert!(cell.run_while(SECOND * 3, |_| first().up), "it was not noticed");
+    assert_eq!((first().node, first().problem.as_deref()), (1, Some("it fell silent")));
     cell.run_for(TTL * 3);
     assert!(guard.is_held());
     cell.heal();

@@ -62,17 +62,6 @@ fn a_tenure_is_renewed_and_released_through_any_node() {
 }
 
 #[test]
-fn numbers_that_no_tenure_has_are_not_held() {
-    let cell = TestCell::new(1);
-    let remote = cell.node(1).remote();
-    for fence in [0, 1, u64::MAX] {
-        assert_eq!(renew(&remote, "x", fence), Answer::NotHeld);
-        let never = Answer::Released { held: false, confirmed: true };
-        assert_eq!(release(&remote, "x", fence), never);
-    }
-}
-
-#[test]
 fn a_caller_that_stops_waiting_leaves_the_queue() {
     let cell = TestCell::new(3);
     let remote = cell.node(1).remote();
@@ -86,42 +75,6 @@ fn a_caller_that_stops_waiting_leaves_the_queue() {
     assert_eq!(block_on(cell.node(1).status()).expect("it runs").waiters, 0);
     release(&remote, "x", fence);
     assert!(take(&cell.node(2).remote(), "x") > fence, "no client took it meanwhile");
-}
-
-#[test]
-fn a_grant_that_no_caller_looked_at_is_released() {
-    let cell = TestCell::new(3);
-    let remote = cell.node(1).remote();
-    let unseen = acquire(&remote, "x", "", Duration::ZERO);
-    take(&remote, "y");
-    inspect(&remote, "x");
-    drop(unseen);
-    inspect(&remote, "x");
-    take(&cell.node(2).remote(), "x");
-}
-
-#[test]
-fn a_listing_goes_through_everything_a_page_at_a_time() {
-    let cell = TestCell::new(3);
-    let remote = cell.node(2).remote();
-    for number in 0..50 {
-        take(&remote, &format!("a/{number:02}"));
-        take(&remote, &format!("b/{number:02}"));
-    }
-    let (mut names, mut cursor, mut pages) = (Vec::new(), Some(Cursor::START), 0);
-    while let Some(at) = cursor {
-        let Answer::Listed { leases, next } = list(&remote, at, "b/") else { panic!("a listing") };
-        assert!(leases.len() <= 7);
-        names.extend(leases.iter().map(|seen| seen.label.name().to_string()));
-        (cursor, pages) = (next, pages + 1);
-    }
-    names.sort_unstable();
-    let expected: Vec<String> = (0..50).map(|number| format!("b/{number:02}")).collect();
-    assert_eq!(names, expected);
-    assert!(pages >= 7);
-    let nowhere = "99999999999".parse().expect("a cursor");
-    let nothing = Answer::Listed { leases: Vec::new(), next: None };
-    assert_eq!(list(&remote, nowhere, ""), nothing);
 }
 
 #[test]
