@@ -9,10 +9,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::styling::{AnsiColor, Styles};
+use clap::{ArgAction, Command as Definition, CommandFactory as _, FromArgMatches as _};
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use paxoslease_sim::Faults;
 use paxoslease_sim::scenario::{Scenario, UnknownScenario};
+
+use trust::CONNECTION;
 
 pub(crate) use bench::{BenchArgs, WorkloadKind};
 pub(crate) use client::{
@@ -23,6 +26,10 @@ pub(crate) use client::{
 pub(crate) use node::{CELL_DEFAULT, DevArgs, LogArgs, LogFormat, ServeArgs};
 pub(crate) use trust::{CertsArgs, Host, TokenArgs, TrustArgs};
 
+/// The help has no room for a variable beside each option.
+const CONNECTION_WITH_VARIABLES: &str =
+    "Connection (or variables: PAXOSLEASE_ENDPOINTS, PAXOSLEASE_TLS_CA, ..)";
+
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
     .usage(AnsiColor::Green.on_default().bold())
@@ -30,12 +37,39 @@ const STYLES: Styles = Styles::styled()
 
 /// Leases that a small group of nodes agrees on, without disks or synchronised clocks.
 #[derive(Parser, Debug)]
-#[command(name = "paxoslease", version, about, styles = STYLES, after_help = include_str!("args/help/paxoslease.txt"))]
-#[command(max_term_width = 100, disable_help_subcommand = true)]
+#[command(name = "paxoslease", version, about, styles = STYLES)]
+#[command(after_help = include_str!("args/help/paxoslease.txt"))]
+#[command(after_long_help = include_str!("args/manual/paxoslease.txt"))]
+#[command(max_term_width = 100, subcommand_value_name = "COMMAND")]
+#[command(disable_help_subcommand = true, disable_help_flag = true)]
 pub(crate) struct Args {
+    /// Print this help
+    #[arg(short, long, global = true, action = ArgAction::HelpShort, display_order = 99)]
+    help: Option<bool>,
+
     /// The command; without one, this help is printed.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
+}
+
+impl Args {
+    /// What the help says. Only the manual has the long texts and the environment variables: the
+    /// help of a command fits on a screen.
+    pub(crate) fn definition() -> Definition {
+        let short = |command: Definition| {
+            command.mut_args(|arg| match arg.get_help_heading() {
+                Some(CONNECTION) => arg.hide_env(true).help_heading(CONNECTION_WITH_VARIABLES),
+                _ => arg.hide_env(true),
+            })
+        };
+        short(Self::command()).mut_subcommands(short)
+    }
+
+    /// The arguments of this process. Exits if they are wrong, or ask for the help.
+    pub(crate) fn of_process() -> Self {
+        let matches = Self::definition().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
 }
 
 /// The commands of the binary.
@@ -58,16 +92,13 @@ pub(crate) enum Command {
     Token(TokenArgs),
     /// Print completions for a shell
     Completions(CompletionsArgs),
-    /// Print the manual page
-    Man,
+    /// Print a page of the manual, or write all of them
+    Man(ManArgs),
 }
 
 /// Options of `sim`.
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "Exit code: 0 when every invariant held, 3 when one broke, 2 for bad usage, \
-1 for anything else.\nThe same options give the same output and the same trace hash on every machine."
-)]
+#[command(after_help = include_str!("args/help/sim.txt"))]
 pub(crate) struct SimArgs {
     /// The first seed; each seed generates a whole world
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -78,11 +109,11 @@ pub(crate) struct SimArgs {
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub(crate) runs: u64,
 
-    /// How many acceptors, 1 to 9 [default: the seed decides]
+    /// Acceptors, 1 to 9 [default: the seed decides]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=9))]
     pub(crate) nodes: Option<u16>,
 
-    /// How many clients, 1 to 1000 [default: the seed decides]
+    /// Clients, 1 to 1000 [default: the seed decides]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) clients: Option<u32>,
 
@@ -90,24 +121,30 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Algorithm::Paxoslease)]
     pub(crate) algorithm: Algorithm,
 
-    /// The faults: none, lossy, partitions, crashes, pauses, hostile, or swarm: the seed chooses
+    /// The faults; with swarm, the seed chooses
+    ///
+    /// none, lossy, partitions, crashes, pauses, hostile, or swarm.
     #[arg(long, value_name = "PROFILE", default_value_t = Faults::Swarm)]
     pub(crate) faults: Faults,
 
-    /// Simulate whole processes, with clients, sessions, nodes and disks, not the protocol alone
+    /// Simulate whole processes, not only the protocol
+    ///
+    /// With clients, sessions, nodes and disks.
     #[arg(long, conflicts_with_all = ["algorithm", "faults"])]
     pub(crate) stack: bool,
 
-    /// Run a scripted schedule instead, or `list` the schedules
+    /// Run a scripted schedule, or list them
     #[arg(long, value_name = "NAME|list")]
     #[arg(conflicts_with_all = ["seed", "runs", "nodes", "clients", "faults", "stack"])]
     pub(crate) scenario: Option<ScenarioArg>,
 
-    /// Print one line of JSON on stdout, and nothing else there
+    /// Print only one line of JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Draw a run as SVG: the first with a violation, else the first
+    /// Draw a run as SVG
+    ///
+    /// The first run with a violation, else the first.
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) diagram: Option<PathBuf>,
 }
@@ -153,4 +190,38 @@ impl FromStr for ScenarioArg {
 pub(crate) struct CompletionsArgs {
     /// The shell
     pub(crate) shell: Shell,
+}
+
+/// Options of `man`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = include_str!("args/help/man.txt"))]
+pub(crate) struct ManArgs {
+    /// The page of this command [default: the main page]
+    pub(crate) command: Option<String>,
+
+    /// Write every page into this folder
+    #[arg(long, value_name = "DIR", conflicts_with = "command")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_of_every_command_fits_on_a_screen() {
+        let mut whole = Args::definition().term_width(80);
+        whole.build();
+        let shown = whole.get_subcommands().filter(|command| !command.is_hide_set());
+        let commands: Vec<Definition> = shown.cloned().collect();
+        for command in std::iter::once(whole).chain(commands) {
+            let mut command = command.term_width(80);
+            let help = command.render_help().to_string();
+            let name = command.get_name();
+            let count = help.lines().count();
+            assert!(count <= 50, "the help of {name} has {count} lines:\n{help}");
+            let wide = help.lines().find(|line| line.chars().count() > 80);
+            assert_eq!(wide, None, "the help of {name} has a wide line");
+        }
+    }
 }

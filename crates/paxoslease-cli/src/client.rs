@@ -47,5 +47,5 @@ pub(crate) fn run(command: ClientCommand) -> anyhow::Result<Verdict> {
 fn connect(args: &CellArgs) -> Result<Client, Failure> {
     let builder = Client::builder().endpoints(&args.endpoints.join(","));
     let builder = Trust::load(&args.trust)?.apply(builder);
-    builder.start().map_err(|error| Failure::usage(error.to_string()))
+    builder.build().map_err(|error| Failure::usage(error.to_string()))
 }

@@ -105,7 +105,7 @@ impl DevCell {
     }
 
     fn client(&self) -> anyhow::Result<Client> {
-        Ok(Client::connect(&self.endpoints())?)
+        Ok(Client::new(&self.endpoints())?)
     }
 
     /// Whether every node is connected to every other. A majority would be enough to serve, but

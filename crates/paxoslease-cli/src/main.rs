@@ -10,6 +10,7 @@ mod bench;
 mod client;
 mod dev;
 mod log;
+mod man;
 mod output;
 mod serve;
 mod signals;
@@ -18,7 +19,6 @@ mod trust;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
 use paxoslease_node::{LoadError, StartError as NodeError, TlsError};
 use paxoslease_server::{ConfigError, StartError};
 use signal_hook::consts::SIGINT;
@@ -34,7 +34,7 @@ enum Verdict {
 }
 
 fn main() -> ExitCode {
-    match run(Args::parse()) {
+    match run(Args::of_process()) {
         Ok(Verdict::Well) => ExitCode::SUCCESS,
         Ok(Verdict::InvariantBroke) => ExitCode::from(3),
         Ok(Verdict::Code(code)) => by_itself_or_interrupted(code),
@@ -79,9 +79,9 @@ fn explain(error: &anyhow::Error) -> (String, u8) {
 }
 
 fn run(args: Args) -> anyhow::Result<Verdict> {
-    let mut definition = Args::command();
+    let mut definition = Args::definition();
     match args.command {
-        None => output::to_stdout(&definition.render_long_help().to_string())?,
+        None => output::to_stdout(&definition.render_help().to_string())?,
         Some(Command::Dev(args)) => return dev::run(args),
         Some(Command::Serve(args)) => return serve::run(*args),
         Some(Command::Client(command)) => return client::run(*command),
@@ -94,15 +94,7 @@ fn run(args: Args) -> anyhow::Result<Verdict> {
             clap_complete::generate(args.shell, &mut definition, "paxoslease", &mut script);
             output::bytes_to_stdout(&script)?;
         }
-        Some(Command::Man) => {
-            definition.build();
-            let mut pages = Vec::new();
-            clap_mangen::Man::new(definition.clone()).render(&mut pages)?;
-            for command in definition.get_subcommands().filter(|command| !command.is_hide_set()) {
-                clap_mangen::Man::new(command.clone()).render(&mut pages)?;
-            }
-            output::bytes_to_stdout(&pages)?;
-        }
+        Some(Command::Man(args)) => man::run(&args)?,
     }
     Ok(Verdict::Well)
 }

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use paxoslease_load::Dialect;
 use paxoslease_node::parse_duration;
 
-use super::trust::TrustArgs;
+use super::trust::{CONNECTION, TrustArgs};
 
 /// Options of `bench`.
 #[derive(clap::Args, Debug)]
@@ -16,12 +16,16 @@ pub(crate) struct BenchArgs {
     #[arg(value_name = "WORKLOAD", value_enum, default_value_t = WorkloadKind::Pairs)]
     pub(crate) workload: WorkloadKind,
 
-    /// A node to connect to; several are used in turn
+    /// A node of the cell; repeat it for more
+    ///
+    /// Commas separate nodes too. Connections use them in turn.
     #[arg(long = "endpoint", value_name = "HOST:PORT", env = "PAXOSLEASE_ENDPOINTS")]
-    #[arg(value_delimiter = ',', default_value = "127.0.0.1:7400")]
+    #[arg(value_delimiter = ',', default_value = "127.0.0.1:7400", help_heading = CONNECTION)]
     pub(crate) endpoints: Vec<String>,
 
-    /// The protocol of the server: paxoslease, or redis with SET NX PX and scripts that compare
+    /// paxoslease, or redis
+    ///
+    /// The protocol of the server. With redis, SET NX PX and scripts that compare.
     #[arg(long, value_name = "NAME", default_value = "paxoslease", value_parser = parse_dialect)]
     pub(crate) dialect: Dialect,
 
@@ -29,13 +33,15 @@ pub(crate) struct BenchArgs {
     #[command(flatten)]
     pub(crate) trust: TrustArgs,
 
-    /// How many requests are in flight; for `handover`, how many clients there are [default: 64;
-    /// for `handover`: 16]
+    /// Requests in flight [default: 64; handover: 16]
+    ///
+    /// For handover, how many clients there are.
     #[arg(long, value_name = "N")]
     pub(crate) inflight: Option<u32>,
 
-    /// How many connections they share [default: 4; for `handover`: one for each client; with
-    /// fewer, clients wait by NOTIFY]
+    /// Connections that they share [default: 4]
+    ///
+    /// For handover, one for each client by default. With fewer, clients wait by NOTIFY.
     #[arg(long, value_name = "N")]
     pub(crate) connections: Option<u32>,
 
@@ -43,11 +49,15 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "count")]
     pub(crate) duration: Option<Duration>,
 
-    /// Run this many operations instead, successful or not
+    /// Run this many operations instead
+    ///
+    /// Successful or not.
     #[arg(long, value_name = "N")]
     pub(crate) count: Option<u64>,
 
-    /// Operations per second; without it, an operation begins when another ends
+    /// Operations per second
+    ///
+    /// Without it, an operation begins when another ends.
     #[arg(long, value_name = "N")]
     pub(crate) rate: Option<f64>,
 
@@ -55,11 +65,15 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
     pub(crate) ttl: Duration,
 
-    /// The prefix of every name [default: bench/ and a random number]
+    /// Prefix of every name
+    ///
+    /// bench/ and a random number by default.
     #[arg(long, value_name = "PREFIX")]
     pub(crate) names: Option<String>,
 
-    /// How long to run before the measurement begins [default: 1s; with `--count`: 0s]
+    /// Time before the measurement [default: 1s]
+    ///
+    /// With --count, 0s by default.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) warmup: Option<Duration>,
 
@@ -71,11 +85,13 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N")]
     pub(crate) hot_names: Option<u32>,
 
-    /// For `mixed`: the share of requests for hot names, 0 to 1 [default: 0.1]
+    /// For `mixed`: share of hot names [default: 0.1]
+    ///
+    /// The share of requests for hot names, 0 to 1.
     #[arg(long, value_name = "SHARE")]
     pub(crate) hot_share: Option<f64>,
 
-    /// Print one line of JSON on stdout, and nothing else there
+    /// Print only one line of JSON on stdout
     #[arg(long)]
     pub(crate) json: bool,
 }

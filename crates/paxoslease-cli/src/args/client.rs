@@ -9,9 +9,11 @@ use std::time::Duration;
 use clap::{Subcommand, ValueEnum};
 use paxoslease_node::parse_duration;
 
-use super::trust::TrustArgs;
+use super::trust::{CONNECTION, TrustArgs};
 
-const LOCK_USAGE: &str = "paxoslease lock [OPTIONS] <NAME> [--] <CMD> [ARGS]...";
+const LOCK_USAGE: &str = "\
+paxoslease lock [OPTIONS] <NAME> [--] <CMD> [ARGS]...
+       paxoslease lock [OPTIONS] <NAME> -c <LINE>";
 
 const ELECT_USAGE: &str = "\
 paxoslease elect [OPTIONS] <NAME> [[--] <CMD> [ARGS]...]
@@ -28,7 +30,7 @@ pub(crate) enum ClientCommand {
     Acquire(AcquireArgs),
     /// Renew a lease that `acquire` acquired
     Renew(RenewArgs),
-    /// Release a lease that `acquire` acquired
+    /// Release a lease that `acquire` acquired; or, with --force, one of another holder
     Release(ReleaseArgs),
     /// Show who holds a lease
     Get(GetArgs),
@@ -51,9 +53,11 @@ pub(crate) enum ClientCommand {
 /// The cell, and the identity of this client.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct CellArgs {
-    /// A node of the cell; repeat it or use commas for more nodes, which are tried in order
+    /// A node of the cell; repeat it for more
+    ///
+    /// Commas separate nodes too. The client tries them in order.
     #[arg(long = "endpoint", value_name = "HOST:PORT", env = "PAXOSLEASE_ENDPOINTS")]
-    #[arg(value_delimiter = ',', default_value = "127.0.0.1:7400")]
+    #[arg(value_delimiter = ',', default_value = "127.0.0.1:7400", help_heading = CONNECTION)]
     pub(crate) endpoints: Vec<String>,
 
     #[command(flatten)]
@@ -85,15 +89,19 @@ pub(crate) struct TenureArgs {
 /// The lease to acquire.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct LeaseArgs {
-    /// The name of the lease, such as jobs/nightly: up to 512 bytes
+    /// The name of the lease, such as jobs/nightly
+    ///
+    /// Up to 512 bytes of UTF-8.
     pub(crate) name: String,
 
-    /// How long the lease lasts unless it is renewed, from 50ms to the cell's max_lease. If the
-    /// holder dies, other clients can acquire the lease only after this time
+    /// How long the lease lasts unless renewed
+    ///
+    /// From 50ms to the cell's max_lease. If the holder dies, other clients can acquire the lease
+    /// only after this time.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
     pub(crate) ttl: Duration,
 
-    /// The holder text that other clients see; user@host:pid unless given
+    /// Text for others; user@host:pid unless given
     #[arg(long, value_name = "TEXT")]
     pub(crate) holder: Option<String>,
 }
@@ -101,7 +109,9 @@ pub(crate) struct LeaseArgs {
 /// What to do while another client holds the lease.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct WaitArgs {
-    /// How long to wait while another client holds the lease [default: for ever]
+    /// Wait at most this long [default: for ever]
+    ///
+    /// For another holder, or for a cell that cannot answer.
     #[arg(short, long, value_name = "TIME", value_parser = parse_duration)]
     #[arg(conflicts_with = "no_wait")]
     pub(crate) wait: Option<Duration>,
@@ -110,14 +120,23 @@ pub(crate) struct WaitArgs {
     #[arg(short, long)]
     pub(crate) no_wait: bool,
 
-    /// The exit code when another client holds the lease and the wait, if any, is over
-    #[arg(short = 'E', long, value_name = "CODE", default_value_t = 1)]
+    /// Exit code if another client holds the lease
+    ///
+    /// When the wait, if any, is over.
+    #[arg(short = 'E', long, value_name = "N", default_value_t = 1)]
     pub(crate) conflict_exit_code: u8,
+
+    /// Do not print that another client holds it
+    ///
+    /// Nor that this command waits. Only the exit code tells.
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 impl WaitArgs {
     /// The default, as for `flock`.
-    pub(crate) const FOR_EVER: Self = Self { wait: None, no_wait: false, conflict_exit_code: 1 };
+    pub(crate) const FOR_EVER: Self =
+        Self { wait: None, no_wait: false, conflict_exit_code: 1, quiet: false };
 
     /// How long to wait at most.
     pub(crate) fn wait_max(&self) -> Duration {
@@ -128,11 +147,15 @@ impl WaitArgs {
 /// How CMD ends if the lease is lost.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct LossArgs {
-    /// What happens to CMD if the lease can no longer be held safely
+    /// What to do with CMD if the lease is lost
+    ///
+    /// That is, when it can no longer be held safely.
     #[arg(long, value_name = "HOW", value_enum, default_value_t = OnLost::Term)]
     pub(crate) on_lost: OnLost,
 
-    /// The time for CMD between SIGTERM and SIGKILL [default: 5s, but at most a third of the ttl]
+    /// From SIGTERM to SIGKILL [default: 5s]
+    ///
+    /// The default is at most a third of the ttl.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) grace: Option<Duration>,
 }
@@ -151,6 +174,7 @@ pub(crate) enum OnLost {
 /// Options of `lock`.
 #[derive(clap::Args, Debug)]
 #[command(override_usage = LOCK_USAGE, after_help = include_str!("help/lock.txt"))]
+#[command(after_long_help = include_str!("manual/lock.txt"))]
 pub(crate) struct LockArgs {
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
@@ -158,30 +182,44 @@ pub(crate) struct LockArgs {
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
 
+    /// Keep the lease this long even if CMD ends
+    ///
+    /// At least this long after the start of CMD. If CMD ends earlier, the lease is not released,
+    /// but expires. At most max_lease. This is also the ttl.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "ttl")]
+    pub(crate) keep: Option<Duration>,
+
     #[command(flatten)]
     pub(crate) loss: LossArgs,
 
     #[command(flatten)]
     pub(crate) cell: CellArgs,
 
-    /// Keep PAXOSLEASE_TOKEN and PAXOSLEASE_TOKEN_FILE in the environment of CMD, if it talks to
-    /// the cell too
+    /// Keep the token in the environment of CMD
+    ///
+    /// That is PAXOSLEASE_TOKEN and PAXOSLEASE_TOKEN_FILE, for a CMD that connects to the cell.
     #[arg(long)]
     pub(crate) pass_token: bool,
 
+    /// Run this line with `sh -c` instead of CMD
+    #[arg(short = 'c', long, value_name = "LINE")]
+    pub(crate) shell: Option<OsString>,
+
     /// The command to run
-    #[arg(value_name = "CMD", required = true, trailing_var_arg = true)]
+    #[arg(value_name = "CMD", trailing_var_arg = true)]
+    #[arg(required_unless_present = "shell", conflicts_with = "shell")]
     pub(crate) command: Vec<OsString>,
 }
 
 /// Options of `elect`.
 #[derive(clap::Args, Debug)]
 #[command(override_usage = ELECT_USAGE, after_help = include_str!("help/elect.txt"))]
+#[command(after_long_help = include_str!("manual/elect.txt"))]
 pub(crate) struct ElectArgs {
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
 
-    /// Only print the leader, one line for each new leader, until Ctrl-C
+    /// Only print each new leader, until Ctrl-C
     #[arg(short, long, conflicts_with_all = ["ttl", "holder", "on_lost", "grace", "command"])]
     pub(crate) listen: bool,
 
@@ -191,12 +229,15 @@ pub(crate) struct ElectArgs {
     #[command(flatten)]
     pub(crate) cell: CellArgs,
 
-    /// Print a line of JSON instead: {"name", "fence", "holder"}
+    /// Print JSON, one object per line
+    ///
+    /// {"name", "fence", "holder"}
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Keep PAXOSLEASE_TOKEN and PAXOSLEASE_TOKEN_FILE in the environment of CMD, if it talks to
-    /// the cell too
+    /// Keep the token in the environment of CMD
+    ///
+    /// That is PAXOSLEASE_TOKEN and PAXOSLEASE_TOKEN_FILE, for a CMD that connects to the cell.
     #[arg(long, requires = "command")]
     pub(crate) pass_token: bool,
 
@@ -208,6 +249,7 @@ pub(crate) struct ElectArgs {
 /// Options of `acquire`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("help/acquire.txt"))]
+#[command(after_long_help = include_str!("manual/acquire.txt"))]
 pub(crate) struct AcquireArgs {
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
@@ -226,8 +268,9 @@ pub(crate) struct RenewArgs {
     #[command(flatten)]
     pub(crate) tenure: TenureArgs,
 
-    /// How long the lease lasts from now unless it is renewed again, from 50ms to the cell's
-    /// max_lease
+    /// How long the lease lasts from now
+    ///
+    /// Unless it is renewed again. From 50ms to the cell's max_lease.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
     pub(crate) ttl: Duration,
 
@@ -239,8 +282,20 @@ pub(crate) struct RenewArgs {
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("help/release.txt"))]
 pub(crate) struct ReleaseArgs {
-    #[command(flatten)]
-    pub(crate) tenure: TenureArgs,
+    /// The name of the lease
+    pub(crate) name: String,
+
+    /// The fence that `acquire` printed; with --force, the current fence unless given
+    #[arg(long, value_name = "N", required_unless_present = "force")]
+    pub(crate) fence: Option<u64>,
+
+    /// Release the lease of another holder, which may go on working: requires `admin`
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// Do not ask before a release by force
+    #[arg(long, requires = "force")]
+    pub(crate) yes: bool,
 
     #[command(flatten)]
     pub(crate) ask: AskArgs,
@@ -260,7 +315,7 @@ pub(crate) struct GetArgs {
 /// Options of `list` and `watch`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct PrefixArgs {
-    /// The prefix of the names [default: all names]
+    /// The prefix of the names, such as jobs/ or jobs/* [default: all names]
     #[arg(default_value = "", hide_default_value = true)]
     pub(crate) prefix: String,
 
@@ -272,7 +327,7 @@ pub(crate) struct PrefixArgs {
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("help/status.txt"))]
 pub(crate) struct StatusArgs {
-    /// A name to explain
+    /// Also show who holds this name
     pub(crate) name: Option<String>,
 
     #[command(flatten)]

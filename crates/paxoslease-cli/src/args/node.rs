@@ -19,6 +19,9 @@ const SERVE_USAGE: &str = "\
 paxoslease serve --config <FILE> [OPTIONS]
        paxoslease serve --node <ID> --peer <ID=HOST:PORT>... [OPTIONS]";
 
+/// The heading of the node's options for TLS.
+const TLS: &str = "TLS";
+
 /// Options of `dev`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("help/dev.txt"))]
@@ -32,17 +35,19 @@ pub(crate) struct DevArgs {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     pub(crate) max_lease: Duration,
 
-    /// The port of node 1 on 127.0.0.1 for clients; the next ports are for peers and for HTTP. Each
-    /// further node has ports ten higher
+    /// The port of node 1 for clients
+    ///
+    /// On 127.0.0.1. The next ports are for peers and for HTTP. Each further node has ports ten
+    /// higher.
     #[arg(long, value_name = "PORT", default_value_t = 7400)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=65453))]
     pub(crate) port: u16,
 
-    /// Run each node in a process of its own, so that it can be killed
+    /// Run each node in its own process, to kill it
     #[arg(long)]
     pub(crate) processes: bool,
 
-    /// Once the cell is ready, describe it in one line of JSON on stdout
+    /// Describe the ready cell in one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -53,111 +58,147 @@ pub(crate) struct DevArgs {
 /// Options of `serve`.
 #[derive(clap::Args, Debug)]
 #[command(override_usage = SERVE_USAGE, after_help = include_str!("help/serve.txt"))]
+#[command(after_long_help = include_str!("manual/serve.txt"))]
 pub(crate) struct ServeArgs {
-    /// Read the configuration from this TOML file
+    /// Configuration file (TOML)
     #[arg(long, value_name = "FILE", env = "PAXOSLEASE_CONFIG")]
     pub(crate) config: Option<PathBuf>,
 
-    /// The id of this node, 1 to 1023, unique in the cell
+    /// Id of this node, 1 to 1023
+    ///
+    /// Unique in the cell.
     #[arg(long, value_name = "ID", env = "PAXOSLEASE_NODE", required_unless_present = "config")]
     pub(crate) node: Option<u16>,
 
-    /// A member of the cell, this node included, and its address for peers; repeat it for each.
-    /// Replaces the list in the file
+    /// A member and its address; repeat it for each
+    ///
+    /// This node included. Replaces the list in the file.
     #[arg(long = "peer", value_name = "ID=HOST:PORT", env = "PAXOSLEASE_PEERS")]
     #[arg(value_delimiter = ',', value_parser = parse_peer, required_unless_present = "config")]
     pub(crate) peers: Vec<(u16, String)>,
 
-    /// The name of the cell: nodes of another cell are refused [without a file: default]
+    /// Name of the cell [without a file: default]
+    ///
+    /// Nodes of another cell are refused.
     #[arg(long, value_name = "NAME", env = "PAXOSLEASE_CELL")]
     pub(crate) cell: Option<String>,
 
-    /// Vote on leases, or only propose [default: member]
+    /// member or proposer [default: member]
+    ///
+    /// A proposer acquires leases for its clients and does not vote.
     #[arg(long, value_name = "ROLE", env = "PAXOSLEASE_ROLE", value_parser = role_parser())]
+    #[arg(hide_possible_values = true)]
     pub(crate) role: Option<Role>,
 
-    /// The address to listen on for peers, or off in a cell of one member [default: this node's own
-    /// address among the peers]
-    #[arg(long, value_name = "HOST:PORT", env = "PAXOSLEASE_LISTEN_PEERS")]
+    /// For peers, or off [default: own --peer]
+    ///
+    /// The address to listen on. off is for a cell of one member.
+    #[arg(long, value_name = "ADDR", env = "PAXOSLEASE_LISTEN_PEERS")]
     pub(crate) listen_peers: Option<String>,
 
-    /// The address to listen on for clients, or off [default: 127.0.0.1:7400]
-    #[arg(long, value_name = "HOST:PORT", env = "PAXOSLEASE_LISTEN_CLIENTS")]
+    /// For clients, or off [default: 127.0.0.1:7400]
+    ///
+    /// The address to listen on for RESP.
+    #[arg(long, value_name = "ADDR", env = "PAXOSLEASE_LISTEN_CLIENTS")]
     pub(crate) listen_clients: Option<String>,
 
-    /// The address to listen on for HTTP, or off [default: 127.0.0.1:7402]
-    #[arg(long, value_name = "HOST:PORT", env = "PAXOSLEASE_LISTEN_HTTP")]
+    /// For HTTP, or off [default: 127.0.0.1:7402]
+    ///
+    /// The address to listen on.
+    #[arg(long, value_name = "ADDR", env = "PAXOSLEASE_LISTEN_HTTP")]
     pub(crate) listen_http: Option<String>,
 
-    /// The folder for what must survive a restart. Without it every start waits for max_lease
-    /// before the node votes, and safety across restarts depends on the wall clock
+    /// Folder for what must survive a restart
+    ///
+    /// Without it the node waits for max_lease after every start before it votes, and safety
+    /// across restarts depends on the wall clock.
     #[arg(long, value_name = "DIR", env = "PAXOSLEASE_DATA_DIR")]
     pub(crate) data_dir: Option<PathBuf>,
 
-    /// The longest lease that a client can acquire; the same in all nodes [default: 60s]
+    /// Longest ttl in the cell [default: 60s]
+    ///
+    /// The same in all nodes.
     #[arg(long, value_name = "TIME", env = "PAXOSLEASE_MAX_LEASE", value_parser = parse_duration)]
     pub(crate) max_lease: Option<Duration>,
 
-    /// The largest error of a clock's rate, in parts per million; the same in all nodes [default:
-    /// 1000]
+    /// Clock rate error [default: 1000]
+    ///
+    /// The largest error of any clock's rate, in parts per million. The same in all nodes.
     #[arg(long, value_name = "PPM", env = "PAXOSLEASE_CLOCK_DRIFT_PPM")]
     pub(crate) clock_drift_ppm: Option<u32>,
 
-    /// How many threads divide the names among them, 1 to 256; the same in all nodes [default: one
-    /// per core]
+    /// Threads [default: one per core]
+    ///
+    /// They divide the names among them. 1 to 256, the same in all nodes.
     #[arg(long, value_name = "N", env = "PAXOSLEASE_SHARDS")]
     pub(crate) shards: Option<u16>,
 
-    /// How long a thread polls for work before it sleeps, such as 50us: trades CPU time for latency
-    /// [default: 0s]
+    /// Poll this long before sleeping [default: 0s]
+    ///
+    /// For example 50us: takes CPU time, and lowers the latency.
     #[arg(long, value_name = "TIME", env = "PAXOSLEASE_SPIN", value_parser = parse_duration)]
     pub(crate) spin: Option<Duration>,
 
-    /// This node's certificate, as PEM. With it, peers use mutual TLS, and clients use what
-    /// --tls-clients says
-    #[arg(long, value_name = "FILE", env = "PAXOSLEASE_TLS_CERT")]
+    /// Certificate of this node (PEM); enables TLS
+    ///
+    /// Peers then use mutual TLS. For clients, see --tls-clients.
+    #[arg(long, value_name = "FILE", env = "PAXOSLEASE_NODE_TLS_CERT", help_heading = TLS)]
     pub(crate) tls_cert: Option<PathBuf>,
 
-    /// The private key of the certificate, as PEM
-    #[arg(long, value_name = "FILE", env = "PAXOSLEASE_TLS_KEY")]
+    /// Private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", env = "PAXOSLEASE_NODE_TLS_KEY", help_heading = TLS)]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// The certificate of the authority that signed the cell's certificates, as PEM
-    #[arg(long, value_name = "FILE", env = "PAXOSLEASE_TLS_CA")]
+    /// CA certificate of the cell (PEM)
+    #[arg(long, value_name = "FILE", env = "PAXOSLEASE_NODE_TLS_CA", help_heading = TLS)]
     pub(crate) tls_ca: Option<PathBuf>,
 
-    /// TLS for clients, over RESP and HTTP: off, server, or mutual with client certificates
-    /// [default: off]
-    #[arg(long, value_name = "HOW", env = "PAXOSLEASE_TLS_CLIENTS")]
-    #[arg(value_parser = client_tls_parser())]
+    /// off, server or mutual [default: off]
+    ///
+    /// TLS for clients, over RESP and HTTP. With mutual, clients need a certificate of the cell's
+    /// authority.
+    #[arg(long, value_name = "HOW", env = "PAXOSLEASE_NODE_TLS_CLIENTS", help_heading = TLS)]
+    #[arg(value_parser = client_tls_parser(), hide_possible_values = true)]
     pub(crate) tls_clients: Option<ClientTls>,
 
-    /// Allow unencrypted connections to other machines, for trusted networks. Without this option,
-    /// a node that has a non-loopback address and no TLS for it does not start
-    #[arg(long, env = "PAXOSLEASE_INSECURE_PLAINTEXT")]
+    /// Allow plaintext to other machines
+    ///
+    /// For trusted networks. Without this option, a node that has a non-loopback address and no TLS
+    /// for it does not start.
+    #[arg(long, env = "PAXOSLEASE_NODE_INSECURE_PLAINTEXT", help_heading = TLS)]
     pub(crate) insecure_plaintext: bool,
 
-    /// Confirm that only nodes of the cell can reach the peer ports. A peer needs no token, so
-    /// without this option a node with tokens and without TLS does not start
-    #[arg(long, env = "PAXOSLEASE_PEERS_OUT_OF_REACH")]
+    /// Confirm that only nodes reach the peer ports
+    ///
+    /// A peer needs no token. So without this option a node with tokens and without TLS does not
+    /// start.
+    #[arg(long, env = "PAXOSLEASE_PEERS_OUT_OF_REACH", help_heading = TLS)]
     pub(crate) peers_out_of_reach: bool,
 
-    /// A bound of the table `[limits]`, such as leases=1000000; repeat it for each
+    /// Bound of the table limits, such as leases=1000000
+    ///
+    /// Repeat it for each bound.
     #[arg(long = "limit", value_name = "KEY=N", env = "PAXOSLEASE_LIMITS")]
     #[arg(value_delimiter = ',')]
     pub(crate) limits: Vec<String>,
 
-    /// Confirm that no client can hold a lease of this cell yet: the first start with an empty data
-    /// folder votes at once. For new cells only, so there is no environment variable for it
+    /// New cell: vote at once; unsafe if it ever ran
+    ///
+    /// For the first start of a brand-new cell, with an empty data folder: the node votes at once
+    /// instead of waiting max_lease. There is no environment variable for this option.
     #[arg(long)]
     pub(crate) new_cell: bool,
 
-    /// Start although the stable record is lost or corrupt, after waiting for max_lease. For one
-    /// start only, so there is no environment variable for it
+    /// Start although the stable record is lost
+    ///
+    /// For a record that is lost or corrupt. The node waits for max_lease before it votes. For one
+    /// start only, so there is no environment variable for this option.
     #[arg(long)]
     pub(crate) reset_stable_record: bool,
 
-    /// Check the configuration, certificates and keys, print what would run, and start nothing
+    /// Check configuration and certificates only
+    ///
+    /// Prints what would run.
     #[arg(long)]
     pub(crate) check: bool,
 
@@ -165,8 +206,9 @@ pub(crate) struct ServeArgs {
     #[arg(long, hide = true)]
     pub(crate) with_parent: bool,
 
-    /// Print the status as a line of JSON on stdout, at every change and every minute; with
-    /// `--check`, what would run
+    /// Print the status as lines of JSON
+    ///
+    /// At every change and every minute; with --check, what would run.
     #[arg(long)]
     pub(crate) json: bool,
 
@@ -178,12 +220,13 @@ pub(crate) struct ServeArgs {
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Log, on stderr")]
 pub(crate) struct LogArgs {
-    /// The level: off, error, warn, info, debug or trace; also by module, such as
-    /// info,paxoslease=debug [default: info; for `dev`: error]
+    /// off, error, warn, info, debug or trace
+    ///
+    /// Also by module, such as info,paxoslease=debug. The default is info, for `dev` error.
     #[arg(long = "log", value_name = "LEVEL", env = "PAXOSLEASE_LOG", value_parser = parse_filter)]
     pub(crate) filter: Option<Targets>,
 
-    /// The format, for people or for programs
+    /// For people or for programs
     #[arg(long = "log-format", value_name = "FORMAT", env = "PAXOSLEASE_LOG_FORMAT")]
     #[arg(value_enum, default_value_t = LogFormat::Text)]
     pub(crate) format: LogFormat,

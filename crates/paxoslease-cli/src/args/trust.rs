@@ -12,48 +12,58 @@ use paxoslease_server::{NamePattern, PatternError, UnknownVerb, Verb};
 
 use super::CELL_DEFAULT;
 
-const HEADING: &str = "TLS and access";
+/// The heading of the options of every command that connects to a cell, below its own options.
+pub(super) const CONNECTION: &str = "Connection";
 
 /// The authority that a client trusts, and the client's identity.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct TrustArgs {
-    /// The authority that signed the nodes' certificates, as PEM; enables TLS
-    #[arg(long, value_name = "FILE", env = "PAXOSLEASE_TLS_CA", help_heading = HEADING)]
+    /// CA certificate of the nodes (PEM); enables TLS
+    #[arg(long, value_name = "FILE", env = "PAXOSLEASE_TLS_CA", help_heading = CONNECTION)]
     pub(crate) tls_ca: Option<PathBuf>,
 
-    /// A certificate of this client, as PEM, if nodes require one
-    #[arg(long, value_name = "FILE", env = "PAXOSLEASE_TLS_CERT", help_heading = HEADING)]
+    /// Client certificate (PEM), if nodes require it
+    #[arg(long, value_name = "FILE", env = "PAXOSLEASE_TLS_CERT", help_heading = CONNECTION)]
     #[arg(requires_all = ["tls_key", "tls_ca"])]
     pub(crate) tls_cert: Option<PathBuf>,
 
-    /// The private key of the certificate, as PEM
-    #[arg(long, value_name = "FILE", env = "PAXOSLEASE_TLS_KEY", help_heading = HEADING)]
+    /// Private key of the client certificate (PEM)
+    #[arg(long, value_name = "FILE", env = "PAXOSLEASE_TLS_KEY", help_heading = CONNECTION)]
     #[arg(requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// The name in the nodes' certificates, if it differs from the host of the endpoint
-    #[arg(long, value_name = "NAME", env = "PAXOSLEASE_TLS_SERVER_NAME", help_heading = HEADING)]
+    /// Name in the nodes' certificates
+    ///
+    /// If it differs from the host of the endpoint.
+    #[arg(long, value_name = "NAME", env = "PAXOSLEASE_TLS_SERVER_NAME", help_heading = CONNECTION)]
     #[arg(requires = "tls_ca")]
     pub(crate) tls_server_name: Option<String>,
 
-    /// The file with the token, if nodes require one; PAXOSLEASE_TOKEN may contain the token itself
-    #[arg(long, value_name = "FILE", env = "PAXOSLEASE_TOKEN_FILE", help_heading = HEADING)]
+    /// File with the token, if nodes require one
+    ///
+    /// PAXOSLEASE_TOKEN may contain the token itself.
+    #[arg(long, value_name = "FILE", env = "PAXOSLEASE_TOKEN_FILE", help_heading = CONNECTION)]
     pub(crate) token_file: Option<PathBuf>,
 
-    /// Send the token to other machines even without TLS, readable for others on the network
-    #[arg(long, env = "PAXOSLEASE_INSECURE_PLAINTEXT", help_heading = HEADING)]
+    /// Send the token without TLS
+    ///
+    /// Other users of the network can then read it.
+    #[arg(long, env = "PAXOSLEASE_INSECURE_PLAINTEXT", help_heading = CONNECTION)]
     pub(crate) insecure_plaintext: bool,
 }
 
 /// Options of `certs`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("help/certs.txt"))]
+#[command(after_long_help = include_str!("manual/certs.txt"))]
 pub(crate) struct CertsArgs {
     /// The name of the cell: nodes refuse certificates of another cell
     #[arg(long, value_name = "NAME", env = "PAXOSLEASE_CELL", default_value = CELL_DEFAULT)]
     pub(crate) cell: String,
 
-    /// How many nodes, from node 1 on [default: 3, unless --node or --client is given]
+    /// How many nodes, from node 1 on
+    ///
+    /// 3, unless --node or --client is given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=99))]
     pub(crate) nodes: Option<u16>,
 
@@ -61,8 +71,9 @@ pub(crate) struct CertsArgs {
     #[arg(long = "node", value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=1023))]
     pub(crate) node: Vec<u16>,
 
-    /// A name or an address at which clients reach the nodes, or one of them; repeat it for each.
-    /// localhost, 127.0.0.1 and ::1 are always included
+    /// Name or address of a node for clients; repeat it
+    ///
+    /// Of one node, or of all. localhost, 127.0.0.1 and ::1 are always included.
     #[arg(long = "host", value_name = "[ID=]HOST")]
     pub(crate) hosts: Vec<Host>,
 
@@ -74,7 +85,9 @@ pub(crate) struct CertsArgs {
     #[arg(long, value_name = "DIR", default_value = "certs")]
     pub(crate) out: PathBuf,
 
-    /// How long certificates of nodes and clients are valid; the authority is valid for ten years
+    /// How long certificates are valid
+    ///
+    /// The certificate of the authority is valid for ten years.
     #[arg(long, value_name = "N", default_value_t = 365)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=3650))]
     pub(crate) days: u16,
@@ -139,12 +152,16 @@ fn parse_client(text: &str) -> Result<String, String> {
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("help/token.txt"))]
 pub(crate) struct TokenArgs {
-    /// The names that the token permits: a name, or a prefix and a star; repeat it for each
+    /// Name, or prefix and star; repeat it for each
+    ///
+    /// The names that the token permits.
     #[arg(long, value_name = "PATTERN", default_value = "*", value_parser = parse_pattern)]
     pub(crate) names: Vec<String>,
 
-    /// What the token permits: acquire, to acquire and release leases; read, to see who holds them;
-    /// admin, to see the state of the cell
+    /// What the token permits: acquire, read, admin
+    ///
+    /// acquire: acquire, renew and release leases. read: see the holders, and whether the cell is
+    /// ready. admin: see the state of the cell.
     #[arg(long, value_name = "VERBS", value_delimiter = ',', default_value = "acquire,read")]
     #[arg(value_parser = parse_verb)]
     pub(crate) may: Vec<String>,

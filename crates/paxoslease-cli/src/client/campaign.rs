@@ -1,17 +1,22 @@
-//! Acquires a lease that another client may hold: tries, reports the holder, and waits.
+//! Acquires a lease that another client may hold, from a cell that may not answer yet: tries,
+//! reports what it waits for, and waits.
 
 use std::io::{IsTerminal as _, stderr};
 use std::pin::pin;
 use std::time::Duration;
 
-use futures_util::future::{Either, select};
+use futures_util::future::{Either, FutureExt as _, select};
 use indicatif::{ProgressBar, ProgressStyle};
-use paxoslease_client::{Acquire, AcquireError, Client};
+use paxoslease_client::{Acquire, AcquireError, AskError, Client};
 
+use super::alarm::{since_boot, sleep_until};
 use super::events::Events;
 use super::failure::{Failure, held};
 use crate::args::{LeaseArgs, WaitArgs};
 use crate::output;
+
+/// The pause before a cell that could not answer is asked again.
+const RETRY_AFTER: Duration = Duration::from_millis(500);
 
 /// The interval of the spinner.
 const TURN: Duration = Duration::from_millis(120);
@@ -35,16 +40,57 @@ where
         let acquire = client.try_acquire(&args.name, args.ttl);
         args.holder.iter().fold(acquire, |acquire, holder| acquire.holder(holder))
     };
-    let (wait, code) = (waiting.wait_max(), waiting.conflict_exit_code);
-    let failure = |error, has_waited| Failure::to_acquire(error, code, has_waited);
-    let holder = match or_signal(events, client, ask(acquire())).await? {
-        Err(AcquireError::Held { holder, .. }) if !wait.is_zero() => holder,
+    let (wait, began_at) = (waiting.wait_max(), since_boot());
+    let failure = |error, has_waited| Failure::to_acquire(error, waiting, has_waited);
+    // The last refusal by a node, which explains more than that no node answers.
+    let mut refusal = None;
+    let why = match or_signal(events, client, ask(acquire())).await? {
+        Err(AcquireError::Held { holder, .. }) if !wait.is_zero() => {
+            held(&args.name, holder.as_ref())
+        }
+        Err(AcquireError::Ask(error)) if !wait.is_zero() && passes(&error) => {
+            refusal = Some(error.clone()).filter(|error| !is_unreachable(error));
+            Failure::from(error).to_string()
+        }
         answer => return answer.map_err(|error| failure(error, false)),
     };
-    let waiting = Waiting::begin(&held(&args.name, holder.as_ref()));
-    let answer = or_signal(events, client, ask(acquire().wait(wait))).await;
-    drop(waiting);
-    answer?.map_err(|error| failure(error, true))
+    let spinner = (!waiting.quiet).then(|| Waiting::begin(&why));
+    let ends_at = began_at.saturating_add(wait);
+    loop {
+        let rest = ends_at.saturating_sub(since_boot());
+        match or_signal(events, client, ask(acquire().wait(rest))).await? {
+            // The library gives up early if it has reached no node at all.
+            Err(AcquireError::Ask(error)) if passes(&error) && since_boot() < ends_at => {
+                let again_at = since_boot().saturating_add(RETRY_AFTER).min(ends_at);
+                let pause = pin!(sleep_until(again_at).map(Ok::<_, AcquireError>));
+                let _passed = or_signal(events, client, pause).await?;
+            }
+            answer => {
+                drop(spinner);
+                return answer.map_err(|error| match (error, refusal) {
+                    (AcquireError::Ask(error), Some(refusal)) if is_unreachable(&error) => {
+                        failure(refusal.into(), true)
+                    }
+                    (error, _) => failure(error, true),
+                });
+            }
+        }
+    }
+}
+
+const fn is_unreachable(error: &AskError) -> bool {
+    matches!(error, AskError::Unreachable { .. })
+}
+
+/// Whether the reason may pass without a change by the user.
+const fn passes(error: &AskError) -> bool {
+    matches!(
+        error,
+        AskError::Unreachable { .. }
+            | AskError::NoQuorum(_)
+            | AskError::Quarantine(_)
+            | AskError::Busy { .. }
+    )
 }
 
 /// The answer, unless a signal comes first.

@@ -5,7 +5,7 @@ use std::future::IntoFuture as _;
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
-use paxoslease_client::{Client, Election, LeaseGuard};
+use paxoslease_client::{Client, Election, LeaderChange, LeaseGuard};
 use serde_json::json;
 
 use super::campaign::win;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: ElectArgs) -> anyhow::Result<Verdict> {
     }
     let won =
         win(&client, &events, &args.lease, &WaitArgs::FOR_EVER, |acquire| acquire.into_future());
-    let lease = match paxoslease_client::block_on(won) {
+    let mut lease = match paxoslease_client::block_on(won) {
         // It never led, so there is nothing to release.
         Err(failure) if failure.is_by_signal() => return Ok(Verdict::Well),
         won => won?,
@@ -39,7 +39,7 @@ pub(crate) fn run(args: ElectArgs) -> anyhow::Result<Verdict> {
         let environment = trust::environment(&args.cell.trust, args.pass_token);
         let endpoints = client.endpoints();
         let job = Job { command: &args.command, policy, endpoints, environment };
-        supervise::run(&job, &lease, &events).map(Verdict::Code)
+        supervise::run(&job, &mut lease, &events).map(Verdict::Code)
     };
     release(lease, &events, ended.is_ok());
     ended
@@ -81,7 +81,8 @@ async fn listen(args: &ElectArgs, client: &Client, events: &Events) -> anyhow::R
             shown = Some(leader);
         }
         known = match select(pin!(observer.next()), pin!(events.signal())).await {
-            Either::Left((Some(leader), _)) => leader,
+            Either::Left((Some(LeaderChange::Elected(leader)), _)) => Some(leader),
+            Either::Left((Some(LeaderChange::Vacant), _)) => None,
             Either::Left((None, _)) | Either::Right(_) => return Ok(Verdict::Well),
         };
     }

@@ -10,6 +10,10 @@ use std::fmt;
 use paxoslease_client::{AcquireError, AskError, LeaseInfo, ReleaseError, RenewError};
 
 use super::text::{plain, quoted, span};
+use crate::args::WaitArgs;
+
+/// The problem that the client reports when it has no CA and the node expects TLS.
+const REQUIRES_TLS: &str = "it requires TLS on this port";
 
 /// Bad usage, the same code as clap's.
 const USAGE: u8 = 2;
@@ -57,9 +61,11 @@ impl Failure {
         self.message.is_empty()
     }
 
-    /// The failure of an acquire; `conflict` is the exit code when another client holds the lease.
-    pub(crate) fn to_acquire(error: AcquireError, conflict: u8, waited: bool) -> Self {
+    /// The failure of an acquire.
+    pub(crate) fn to_acquire(error: AcquireError, waiting: &WaitArgs, waited: bool) -> Self {
+        let conflict = waiting.conflict_exit_code;
         match error {
+            AcquireError::Held { .. } if waiting.quiet => Self::new(conflict, ""),
             AcquireError::Held { name, holder } => {
                 let then = if waited { "wait longer with --wait" } else { "wait with --wait 30s" };
                 Self::new(conflict, format!("{}; {then}", held(&name, holder.as_ref())))
@@ -111,13 +117,15 @@ impl From<AskError> for Failure {
             AskError::NoQuorum(problem) => {
                 Self::new(UNAVAILABLE, problem.replace("CELL.STATUS", "`paxoslease status`"))
             }
-            AskError::Quarantine(problem) | AskError::Busy(problem) => {
-                Self::new(UNAVAILABLE, problem)
-            }
+            error @ AskError::Quarantine(_) => Self::new(UNAVAILABLE, error.to_string()),
+            AskError::Busy { problem, .. } => Self::new(UNAVAILABLE, problem),
             AskError::Unauthenticated(problem) => {
                 Self::new(DENIED, format!("{problem}; see --token-file and PAXOSLEASE_TOKEN"))
             }
             AskError::Denied(problem) => Self::new(DENIED, problem),
+            AskError::Tls { endpoint, problem } if problem == REQUIRES_TLS => {
+                Self::new(DENIED, format!("{endpoint} requires TLS: pass --tls-ca FILE"))
+            }
             AskError::Tls { endpoint, problem } => Self::new(
                 DENIED,
                 format!("TLS with {endpoint} failed: {}; see --tls-ca", plain(&problem)),

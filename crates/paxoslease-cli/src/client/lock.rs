@@ -16,17 +16,28 @@ use super::supervise::{self, Job, policy};
 use crate::args::LockArgs;
 use crate::{Verdict, output, trust};
 
-pub(crate) fn run(args: LockArgs) -> anyhow::Result<Verdict> {
+pub(crate) fn run(mut args: LockArgs) -> anyhow::Result<Verdict> {
+    // So the lease is kept even if this machine crashes, and not much longer if CMD is short.
+    args.lease.ttl = args.keep.unwrap_or(args.lease.ttl);
+    if let Some(line) = args.shell.take() {
+        args.command = vec!["sh".into(), "-c".into(), line];
+    }
     let policy = policy(&args.loss, args.lease.ttl)?;
     let client = connect(&args.cell)?;
     let events = Events::begin()?;
     let won = win(&client, &events, &args.lease, &args.wait, |acquire| acquire.into_future());
-    let lease = paxoslease_client::block_on(won)?;
+    let mut lease = paxoslease_client::block_on(won)?;
+    let kept_until = since_boot().saturating_add(args.keep.unwrap_or_default());
     let environment = trust::environment(&args.cell.trust, args.pass_token);
     let endpoints = client.endpoints();
     let job = Job { command: &args.command, policy, endpoints, environment };
-    let ended = supervise::run(&job, &lease, &events);
-    release(lease, &events, ended.is_ok());
+    let ended = supervise::run(&job, &mut lease, &events);
+    if ended.is_ok() && since_boot() < kept_until {
+        // The lease expires. Dropping the guard would release it.
+        std::mem::forget(lease);
+    } else {
+        release(lease, &events, ended.is_ok());
+    }
     ended.map(Verdict::Code)
 }
 

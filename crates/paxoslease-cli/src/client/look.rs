@@ -41,7 +41,7 @@ pub(crate) fn list(args: PrefixArgs) -> anyhow::Result<Verdict> {
     loop {
         let mut next = None;
         for _ in 0..PAGE_LEN {
-            next = list.next_blocking().map_err(Failure::from)?;
+            next = list.next_blocking().transpose().map_err(Failure::from)?;
             match &next {
                 Some(seen) if json => lines += &format!("{}\n", object(seen)),
                 Some(seen) => table.push(row(seen)),

@@ -138,25 +138,22 @@ fn text(answers: &[Answer], statuses: &[&NodeStatus]) -> String {
     let mut reasons = String::new();
     for member in members(answers) {
         table.push(row(&member));
-        if let Member { id, state: State::Down(problem), .. } = member
+        let (id, state) = (member.id, member.state);
+        if let State::Down(problem) | State::Refused(problem) = state
             && !problem.is_empty()
         {
-            let _ = writeln!(reasons, "node {id} is down: {}", plain(problem));
+            let _ = writeln!(reasons, "node {id} is {state}");
         }
     }
     for answer in answers {
         if let Err(error) = &answer.said {
-            let problem = match error {
-                AskError::Unreachable { problem, .. } | AskError::Protocol(problem) => problem,
-                error => &error.to_string(),
+            let (what, problem) = match error {
+                AskError::Unreachable { problem, .. } => ("no answer: ", problem),
+                AskError::Protocol(problem) => ("", problem),
+                error => ("", &error.to_string()),
             };
             let problem = concise(std::slice::from_ref(&answer.endpoint), problem);
-            let mut row = [const { String::new() }; 9];
-            row[0] = "?".to_owned();
-            row[1].clone_from(&answer.endpoint);
-            row[2] = "no answer".to_owned();
-            table.push(row);
-            let _ = writeln!(reasons, "{} does not answer: {problem}", answer.endpoint);
+            let _ = writeln!(reasons, "{}: {what}{problem}", answer.endpoint);
         }
     }
     text += &table.take();
@@ -185,6 +182,7 @@ fn row(member: &Member<'_>) -> [String; 9] {
             None => "votes".to_owned(),
         },
         (State::Down(_), _) => "down".to_owned(),
+        (State::Refused(_), _) => "not connected".to_owned(),
         (state, _) => state.to_string(),
     };
     let number =

@@ -58,7 +58,7 @@ pub(crate) fn policy(args: &LossArgs, ttl: Duration) -> Result<Policy, Failure> 
 }
 
 /// Runs the command to its end. Returns its exit code, unless the lease was lost.
-pub(crate) fn run(job: &Job<'_>, lease: &LeaseGuard, events: &Events) -> anyhow::Result<u8> {
+pub(crate) fn run(job: &Job<'_>, lease: &mut LeaseGuard, events: &Events) -> anyhow::Result<u8> {
     // If the watchdog is killed, the command becomes a child of this process.
     adopt_orphans()?;
     events.add_forwarded()?;
@@ -166,9 +166,17 @@ fn check(events: &Events) -> anyhow::Result<UnixStream> {
     Ok(ours)
 }
 
+/// Waits for a renewal or the loss of the lease, unless the lease is over.
+async fn next_change(lease: &mut LeaseGuard, is_over: bool) {
+    if is_over {
+        pending::<()>().await;
+    }
+    lease.changed().await;
+}
+
 struct Supervisor<'a> {
     job: &'a Job<'a>,
-    lease: &'a LeaseGuard,
+    lease: &'a mut LeaseGuard,
     /// The children that this process had before, for example after a shell's `exec`.
     own: Vec<Pid>,
     watchdog: Child,
@@ -191,39 +199,30 @@ struct Supervisor<'a> {
 
 impl Supervisor<'_> {
     async fn handle_events(&mut self) -> anyhow::Result<u8> {
-        let mut renewals = self.lease.renewals();
         loop {
-            let happened = {
-                let change = pin!(self.change(renewals));
-                match select(pin!(self.events.next()), change).await {
-                    Either::Left((event, _)) => Either::Left(event),
-                    Either::Right((renewals, _)) => Either::Right(renewals),
+            let event = {
+                let event = pin!(self.events.next());
+                match select(event, pin!(next_change(self.lease, self.is_over))).await {
+                    Either::Left((event, _)) => Some(event),
+                    Either::Right(_) => None,
                 }
             };
-            match happened {
-                Either::Right(count) => {
-                    renewals = count;
-                    self.report_lease();
-                }
-                Either::Left(Event::Signal(signal)) => self.forward(signal),
-                Either::Left(Event::Report(report)) => {
+            match event {
+                None => self.report_lease(),
+                Some(Event::Signal(signal)) => self.forward(signal),
+                Some(Event::Report(report)) => {
                     if let Some(code) = self.handle_report(report)? {
                         return if self.is_ending { Err(self.lost().into()) } else { Ok(code) };
                     }
                 }
-                Either::Left(Event::Gone) => return self.reap_after_watchdog(),
-                Either::Left(Event::Overdue) => {
+                Some(Event::Gone) => return self.reap_after_watchdog(),
+                Some(Event::Overdue) => {
                     // Its earlier reports come first, then the event that it has ended.
                     self.is_overdue = true;
                     self.watchdog.kill().context("cannot end the watchdog")?;
                 }
             }
         }
-    }
-
-    /// Waits for a renewal or the loss of the lease.
-    async fn change(&self, renewals: u64) -> u64 {
-        if self.is_over { pending().await } else { self.lease.renewals_other(renewals).await }
     }
 
     /// Tells the watchdog the state of the lease.

@@ -1,10 +1,14 @@
-//! `paxoslease watch`: a line per change, until stdout is closed. All of it is hints.
+//! `paxoslease watch`: the leases that are held, then a line per change, until stdout is closed.
+//! All of it is hints.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 
 use futures_util::future::{Either, select};
 use paxoslease_client::{AskError, Change, Client, LeaseInfo, Watch};
 use serde_json::{Value, json};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 use super::connect;
 use super::events::Events;
@@ -14,6 +18,9 @@ use super::text::{plain, short};
 use crate::args::{AskArgs, PrefixArgs};
 use crate::{Verdict, output};
 
+/// The most leases of the list that are remembered.
+const LISTED_MAX: usize = 100_000;
+
 pub(crate) fn run(args: PrefixArgs) -> anyhow::Result<Verdict> {
     let PrefixArgs { prefix, ask: AskArgs { cell, json } } = args;
     let client = connect(&cell)?;
@@ -22,6 +29,8 @@ pub(crate) fn run(args: PrefixArgs) -> anyhow::Result<Verdict> {
     check(&client)?;
     let mut watch = client.watch(&prefix);
     let mut refusal = None;
+    // The fence of each lease that the list shows: its grant may be in the watch as well.
+    let mut listed = BTreeMap::new();
     while let Either::Left(change) = next(&mut watch, &events) {
         let Some(change) = change else {
             // The watch ends only if the cell denies access.
@@ -29,19 +38,61 @@ pub(crate) fn run(args: PrefixArgs) -> anyhow::Result<Verdict> {
             let problem = refusal.unwrap_or_else(|| "the watch is over".to_owned());
             return Err(Failure::denied(problem).into());
         };
+        if let Change::Held(lease) = &change
+            && listed.remove(&lease.name) == Some(lease.fence)
+        {
+            continue;
+        }
         if let Change::Disconnected { problem } = &change {
             refusal = Some(problem.clone());
         }
-        let is_read = if json {
-            output::more_to_stdout(format!("{}\n", event(&change)).as_bytes())?
-        } else {
-            show(&change)?
-        };
-        if !is_read {
+        let is_connected = matches!(change, Change::Connected { .. });
+        if !print(&change, json)? {
+            break;
+        }
+        if is_connected && !list(&client, &prefix, json, &mut listed)? {
             break;
         }
     }
     Ok(Verdict::Well)
+}
+
+/// Prints the leases that are held now, with the title `held`. Returns whether stdout is read.
+fn list(
+    client: &Client,
+    prefix: &str,
+    json: bool,
+    listed: &mut BTreeMap<String, u64>,
+) -> anyhow::Result<bool> {
+    let mut list = client.list(prefix);
+    // If the node cannot list them, the changes are still of use.
+    while let Some(Ok(lease)) = list.next_blocking() {
+        if listed.len() < LISTED_MAX {
+            listed.insert(lease.name.clone(), lease.fence);
+        }
+        if !print(&Change::Held(lease), json)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Prints a change. Returns whether stdout is read.
+fn print(change: &Change, json: bool) -> anyhow::Result<bool> {
+    if json {
+        let mut event = event(change);
+        event["time"] = time().into();
+        output::more_to_stdout(format!("{event}\n").as_bytes())
+    } else {
+        show(change)
+    }
+}
+
+/// The time of day, in UTC, to the millisecond.
+fn time() -> String {
+    let now = OffsetDateTime::now_utc();
+    let now = now.replace_millisecond(now.millisecond()).unwrap_or(now);
+    now.format(&Rfc3339).unwrap_or_default()
 }
 
 /// Whether a node answers, even if it denies the request.
@@ -88,7 +139,7 @@ fn show(change: &Change) -> anyhow::Result<bool> {
         }
         _ => return Ok(true),
     };
-    output::more_to_stdout(line.as_bytes())
+    output::more_to_stdout(format!("{}  {line}", time()).as_bytes())
 }
 
 /// The JSON object of a change.

@@ -21,11 +21,9 @@ pub(super) fn fit(config: &mut Config) {
     let connections = connections(most, ports, allowed);
     if connections < most {
         warn!(
-            allowed,
-            wanted,
-            connections,
-            "the limit of open files is low, so fewer clients may connect; raise it (`ulimit -n`, \
-             LimitNOFILE) or lower limits.connections"
+            "open-file limit is {}, {wanted} wanted: at most {connections} clients; raise it \
+             (`ulimit -n`, LimitNOFILE) or lower limits.connections",
+            allowed.unwrap_or_default()
         );
         config.limits.connections = connections;
     }

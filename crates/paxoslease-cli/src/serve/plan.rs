@@ -67,10 +67,18 @@ fn tls(args: &ServeArgs, file: Option<Tls>) -> anyhow::Result<Option<Tls>> {
     let cert = args.tls_cert.clone().or(cert);
     let key = args.tls_key.clone().or(key);
     let ca = args.tls_ca.clone().or(ca);
+    let missing: Vec<String> = [("cert", &cert), ("key", &key), ("ca", &ca)]
+        .into_iter()
+        .filter(|(_, path)| path.is_none())
+        .map(|(file, _)| format!("--tls-{file} (PAXOSLEASE_NODE_TLS_{})", file.to_uppercase()))
+        .collect();
     match (cert, key, ca) {
         (Some(cert), Some(key), Some(ca)) => Ok(Some(Tls::new(cert, key, ca))),
         (None, None, None) => Ok(None),
-        _ => Err(misused("TLS needs --tls-cert, --tls-key and --tls-ca, or none of them")),
+        _ => Err(misused(&format!(
+            "TLS needs a certificate, a key and an authority, or none of them; missing: {}",
+            missing.join(", ")
+        ))),
     }
 }
 
@@ -96,7 +104,7 @@ pub(super) const fn trusts_peers(config: &Config) -> bool {
 
 /// The configuration for people.
 pub(super) fn text(config: &Config) -> String {
-    let Config { node, listen, client_tls, access, limits, .. } = config;
+    let Config { node, listen, client_tls, access, audit, limits, .. } = config;
     let (role, max_lease) = (node.role, node.max_lease);
     let mut text = "The configuration is valid. It would run\n".to_owned();
     let mut line = |what: &str, value: &str| {
@@ -130,6 +138,9 @@ pub(super) fn text(config: &Config) -> String {
         (Some(path), _) => line("data", &path.display().to_string()),
         (None, Role::Member) => line("data", &format!("none: waits {max_lease:?} at every start")),
         (None, Role::Proposer) => line("data", "none"),
+    }
+    if let Some(path) = audit {
+        line("audit", &path.display().to_string());
     }
     match node.shards {
         Some(shards) => line("shards", &shards.to_string()),

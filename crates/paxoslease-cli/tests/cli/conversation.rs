@@ -12,11 +12,17 @@
 //! send TERM a                a signal to a process
 //! end of a                   the rest of its output, and its exit code
 //! wait for p, is p running   another process
+//! page fences                the snippets of docs/fences.md as files in `fences/`: each must be
+//!                            played by a line below
+//! not played SNIPPET: why    the only other way
 //! ```
-//! A shell function, up to a line `}`, is kept for all lines below it. `$PORT` is a free port, as
-//! are the next two, and so on in steps of ten. In the output, `!` marks lines of stderr, and
-//! `<folder>`, `<cell>`, `<http 1>`, `<port 2>` and `<a>` stand for paths, names, addresses and
-//! process ids. The process of a cell has the label `cell`.
+//! A shell function, in one line or up to a line `}`, is kept for all lines below it. `$PORT` is a
+//! free port, as are the next two, and so on in steps of ten. `$REPOSITORY` is the folder of the
+//! repository.
+//!
+//! In the output, `!` marks lines of stderr, and `<folder>`, `<cell>`, `<http 1>`, `<port 2>` and
+//! `<a>` stand for paths, names, addresses and process ids. The process of a cell has the label
+//! `cell`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -26,6 +32,7 @@ use std::process::Command;
 use paxoslease_rig::check_transcript;
 use rustix::process::{Signal, kill_process};
 
+use crate::snippets::snippets;
 use crate::support::{
     BINARY, Cell, MAX_LEASE, Process, WatchedProcess, free_port, outcome, scratch, utf8,
     without_variables,
@@ -42,11 +49,15 @@ pub(crate) fn check(name: &str) {
         is_defining: false,
         processes: BTreeMap::new(),
         others: BTreeMap::new(),
+        unplayed: Vec::new(),
     };
     check_transcript(&transcripts.join(format!("{name}.txt")), |line| {
+        conversation.unplayed.retain(|snippet| !line.contains(snippet));
         let output = conversation.run(line);
         conversation.with_placeholders(output)
     });
+    let unplayed = &conversation.unplayed;
+    assert!(unplayed.is_empty(), "{name}.txt plays no {unplayed:#?}");
 }
 
 struct Conversation {
@@ -58,12 +69,14 @@ struct Conversation {
     is_defining: bool,
     processes: BTreeMap<String, Process>,
     others: BTreeMap<String, WatchedProcess>,
+    /// Snippets of pages that no line has mentioned yet.
+    unplayed: Vec<String>,
 }
 
 impl Conversation {
     fn run(&mut self, line: &str) -> String {
-        if self.is_defining || line.ends_with("() {") {
-            self.is_defining = line != "}";
+        if self.is_defining || line.contains("() {") {
+            self.is_defining = line != "}" && !line.ends_with("; }");
             self.functions += &format!("{line}\n");
             return String::new();
         }
@@ -101,6 +114,8 @@ impl Conversation {
             },
             ["end", "of", label] => return ended(self.process(label)),
             ["wait", "for", label] => self.others[label].wait(),
+            ["page", page] => self.write_snippets(page),
+            ["not", "played", ..] => {}
             ["is", label, "running"] => return (!self.others[label].has_ended()).to_string(),
             _ => {
                 let (code, stdout, stderr) = outcome(self.shell(line));
@@ -108,6 +123,23 @@ impl Conversation {
             }
         }
         String::new()
+    }
+
+    /// With the addresses of the cell instead of those that the page made up.
+    fn write_snippets(&mut self, page: &str) {
+        let text = std::fs::read_to_string(repository().join(format!("docs/{page}.md")));
+        std::fs::create_dir(self.folder.join(page)).expect("can be made");
+        for (name, mut snippet) in snippets(&text.expect("a page")) {
+            if let Some(cell) = &self.cell {
+                for (index, address) in cell.endpoints.iter().enumerate() {
+                    snippet = snippet.replace(&format!("10.0.0.{}:7400", index + 1), address);
+                }
+                snippet = snippet.replace("localhost:7402", &cell.port(1, "http"));
+            }
+            let path = format!("{page}/{name}");
+            std::fs::write(self.folder.join(&path), snippet).expect("can be written");
+            self.unplayed.push(path);
+        }
     }
 
     fn cell(&self) -> &Cell {
@@ -127,7 +159,8 @@ impl Conversation {
         command.arg("-c").arg(format!("{}{script}", self.functions)).current_dir(&self.folder);
         let programs = Path::new(BINARY).parent().expect("a folder").display();
         command.env("PATH", format!("{programs}:{}", std::env::var("PATH").expect("a path")));
-        command.env("PORT", self.port.to_string());
+        command.env("PORT", self.port.to_string()).env("REPOSITORY", repository());
+        command.env("PYTHONPATH", repository().join("target/clients/python"));
         if let Some(cell) = &self.cell {
             command.env("PAXOSLEASE_ENDPOINTS", cell.endpoints.join(","));
             for (variable, kind) in [("CLIENTS", "clients"), ("HTTP", "http"), ("PEERS", "peers")] {
@@ -154,6 +187,10 @@ impl Conversation {
             None => text,
         }
     }
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Whether the line has all parts of the text, which `[..]` separates, in this order.

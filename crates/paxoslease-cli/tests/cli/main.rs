@@ -1,12 +1,9 @@
 //! The real binary, alone and against real cells.
 
-mod access;
-mod bench;
 mod conversation;
-mod dev;
 mod hold;
 mod serve;
-mod sim;
+mod snippets;
 mod support;
 mod terminal;
 
@@ -15,6 +12,11 @@ use conversation::check;
 #[test]
 fn bad_usage_and_unreachable_cells_have_clear_errors() {
     check("usage");
+}
+
+#[test]
+fn the_manual_has_a_page_for_each_command() {
+    check("manual");
 }
 
 #[test]
@@ -43,13 +45,18 @@ fn simulations_are_repeatable_and_explained() {
 }
 
 #[test]
-fn bad_usage_of_bench_is_reported_before_anything_is_sent() {
+fn a_load_is_reported_and_bad_usage_is_refused_before_it() {
     check("bench");
 }
 
 #[test]
 fn a_lock_runs_one_command_at_a_time() {
     check("hold");
+}
+
+#[test]
+fn a_lock_waits_through_outages_and_keeps_its_lease() {
+    check("once");
 }
 
 #[test]
@@ -80,4 +87,24 @@ fn only_a_start_without_a_snapshot_has_a_quarantine() {
 #[test]
 fn a_cell_of_dev_says_how_to_reach_it_and_outlives_a_node() {
     check("dev");
+}
+
+#[test]
+fn the_recipes_for_stores_refuse_a_late_holder() {
+    check("fences");
+}
+
+#[test]
+fn the_recipes_for_other_locks_work() {
+    check("migrating");
+}
+
+#[test]
+fn the_steps_for_operators_work() {
+    check("operating");
+}
+
+#[test]
+fn a_cron_job_runs_once() {
+    check("cron");
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -270,28 +270,6 @@ impl Drop for Cell {
     }
 }
 
-/// A gate for a script: `read line < $gate`, with [`Self::path`] for `$gate`.
-pub(crate) struct Gate(PathBuf);
-
-impl Gate {
-    /// The name must be unique within a test.
-    pub(crate) fn new(name: &str) -> Self {
-        let path = scratch(name).join("gate");
-        let made = Command::new("mkfifo").arg(&path).status().expect("runs");
-        assert!(made.success());
-        Self(path)
-    }
-
-    pub(crate) fn path(&self) -> &str {
-        utf8(&self.0)
-    }
-
-    /// Waits until the script waits at the gate, and lets it continue.
-    pub(crate) fn open(&self) {
-        std::fs::write(&self.0, "\n").expect("a script waits there");
-    }
-}
-
 pub(crate) fn pid(text: &str) -> Pid {
     Pid::from_raw(text.trim().parse().expect("a number")).expect("a pid")
 }
@@ -334,43 +312,5 @@ pub(crate) fn is_readable(file: &impl AsFd, timeout: Duration) -> bool {
             Err(Errno::INTR) => {}
             ready => return ready.expect("can be waited for") > 0,
         }
-    }
-}
-
-/// A client that sends and receives lines.
-pub(crate) struct LineClient(BufReader<TcpStream>);
-
-impl LineClient {
-    pub(crate) fn connect(address: &str) -> Self {
-        let socket = TcpStream::connect(address).expect("listens");
-        socket.set_read_timeout(Some(PATIENCE)).expect("not zero");
-        Self(BufReader::new(socket))
-    }
-
-    /// A client of a node that is starting, and the node's log until then.
-    pub(crate) fn of(process: &Process) -> (Self, Vec<String>) {
-        let log = process.stderr.until(|line| line.contains("listening for clients"));
-        let line = log.last().expect("a line");
-        let (_, address) = line.rsplit_once("address=").expect("it says where");
-        (Self::connect(address), log)
-    }
-
-    pub(crate) fn ask(&mut self, line: &str) -> String {
-        self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).expect("sends");
-        self.hear()
-    }
-
-    pub(crate) fn hear(&mut self) -> String {
-        let mut reply = String::new();
-        self.0.read_line(&mut reply).expect("answers");
-        reply.trim_end().to_owned()
-    }
-
-    /// Acquires a free lease, and returns its fence.
-    pub(crate) fn acquire(&mut self, name: &str) -> String {
-        assert_eq!(self.ask(&format!("LEASE.ACQUIRE {name} 10000 HOLDER owner")), "*3");
-        let fence = self.hear();
-        let (_ttl, _waited) = (self.hear(), self.hear());
-        fence.strip_prefix(':').expect("a number").to_owned()
     }
 }

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::support::{Cell, Gate, PATIENCE, is_readable};
+use crate::support::{Cell, PATIENCE, is_readable, scratch, utf8};
 
 /// The controlling end of a terminal, and the session at its other end.
 struct TestTerminal {
@@ -18,8 +18,12 @@ struct TestTerminal {
 }
 
 impl TestTerminal {
-    /// Runs `lock` as the first process of a session. Without `unsafe`, that requires `setsid`.
     fn lock(cell: &Cell, script: &str) -> Self {
+        Self::run(cell, &["lock", "x", "--", "sh", "-c", script])
+    }
+
+    /// Runs a command as the first process of a session. Without `unsafe`, that requires `setsid`.
+    fn run(cell: &Cell, args: &[&str]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&master).expect("ours");
         unlockpt(&master).expect("ours");
@@ -27,10 +31,10 @@ impl TestTerminal {
         let name = name.to_str().expect("UTF-8");
         let slave = OpenOptions::new().read(true).write(true).open(name).expect("ours");
         let end = || Stdio::from(OwnedFd::from(slave.try_clone().expect("another")));
-        let lock = cell.command(&["lock", "x", "--", "sh", "-c", script]);
+        let program = cell.command(args);
         let mut command = Command::new("setsid");
-        command.args(["--ctty", "--wait"]).arg(lock.get_program()).args(lock.get_args());
-        for (key, value) in lock.get_envs() {
+        command.args(["--ctty", "--wait"]).arg(program.get_program()).args(program.get_args());
+        for (key, value) in program.get_envs() {
             match value {
                 Some(value) => command.env(key, value),
                 None => command.env_remove(key),
@@ -96,13 +100,14 @@ fn ctrl_z_stops_the_lock_with_its_command_and_both_go_on() {
     terminal.press("B\r");
     terminal.until("then B");
     assert_eq!(terminal.end(), Some(0));
-    let gate = Gate::new("ctrl-z");
-    let does_not_read = format!("echo ready; read line < {}; echo done; exit 5", gate.path());
+    let gate = scratch("ctrl-z").join("gate");
+    let does_not_read =
+        format!("mkfifo {0}; echo ready; read a < {0}; echo done; exit 5", utf8(&gate));
     let mut terminal = TestTerminal::lock(&cell, &does_not_read);
     terminal.until("ready");
     terminal.press("\u{1a}");
     terminal.go_on_when_stopped();
-    gate.open();
+    std::fs::write(gate, "\n").expect("the command waits there");
     terminal.until("done");
     assert_eq!(terminal.end(), Some(5));
 }
@@ -120,4 +125,21 @@ fn ctrl_c_ends_a_command_that_reads_and_one_that_does_not() {
     terminal.until("got");
     terminal.press("\u{3}");
     assert_eq!(terminal.end(), Some(128 + 2));
+}
+
+#[test]
+fn a_release_by_force_says_what_it_risks_and_asks() {
+    let cell = Cell::start();
+    let acquired = cell.command(&["acquire", "x", "--holder", "hangs"]).output().expect("runs");
+    assert!(acquired.status.success(), "{acquired:?}");
+    for (typed, code) in [("n\r", 1), ("\r", 1), ("\u{4}", 1), ("y\r", 0)] {
+        let mut terminal = TestTerminal::run(&cell, &["release", "x", "--force"]);
+        let shown = terminal.until("[y/N] ");
+        assert!(shown.contains("\"x\" is held by \"hangs\""), "{shown}");
+        assert!(shown.contains("may work on until then"), "{shown}");
+        terminal.press(typed);
+        assert_eq!(terminal.end(), Some(code), "{typed:?}");
+    }
+    let free = cell.command(&["get", "x"]).output().expect("runs");
+    assert_eq!(free.status.code(), Some(1), "{free:?}");
 }

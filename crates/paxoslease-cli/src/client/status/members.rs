@@ -27,6 +27,8 @@ pub(super) enum State<'a> {
     /// The node is in quarantine for this time.
     Quarantined(Duration),
     Down(&'a str),
+    /// It answers, but reaches no majority, and other nodes say why they do not reach it.
+    Refused(&'a str),
     /// No other node reports it.
     Unknown,
 }
@@ -39,6 +41,9 @@ impl fmt::Display for State<'_> {
             Self::Quarantined(left) => write!(f, "quarantined for {} more", span(*left)),
             Self::Down("") => f.write_str("down"),
             Self::Down(problem) => write!(f, "down: {}", plain(problem)),
+            Self::Refused(problem) => {
+                write!(f, "not connected to the other nodes: {}", plain(problem))
+            }
             Self::Unknown => f.write_str("unknown"),
         }
     }
@@ -54,7 +59,17 @@ pub(super) fn members(answers: &[Answer]) -> Vec<Member<'_>> {
     ids.dedup();
     let member = |id| {
         let itself = said().find(|(_, status)| status.node == id);
-        let itself = itself.map(|(answer, status)| of_itself(answer, status));
+        let itself = itself.map(|(answer, status)| {
+            let seen = said().flat_map(|(_, status)| &status.peers).filter(|peer| peer.node == id);
+            let mut problems = seen.filter(|peer| !peer.up).map(|peer| peer.problem.as_deref());
+            Member {
+                state: match problems.next() {
+                    Some(problem) if !status.ready => State::Refused(problem.unwrap_or_default()),
+                    _ => own_state(status),
+                },
+                ..of_itself(answer, status)
+            }
+        });
         itself.or_else(|| of_others(id, said().map(|(_, status)| status))).unwrap_or(Member {
             id,
             place: "",
@@ -66,12 +81,16 @@ pub(super) fn members(answers: &[Answer]) -> Vec<Member<'_>> {
     ids.into_iter().map(member).collect()
 }
 
-fn of_itself<'a>(answer: &'a Answer, status: &'a NodeStatus) -> Member<'a> {
+fn own_state(status: &NodeStatus) -> State<'_> {
     let is_member = status.members.contains(&status.node);
+    if is_member { voting(status.quarantine_remaining) } else { State::Proposes }
+}
+
+fn of_itself<'a>(answer: &'a Answer, status: &'a NodeStatus) -> Member<'a> {
     Member {
         id: status.node,
         place: &answer.endpoint,
-        state: if is_member { voting(status.quarantine_remaining) } else { State::Proposes },
+        state: own_state(status),
         rtt: Some(answer.took),
         status: Some(status),
     }

@@ -1,8 +1,8 @@
-//! The messages between `lock` and its watchdog: frames of nine bytes over a pair of sockets.
+//! The messages between `lock` and its watchdog: lines of JSON over a pair of sockets.
 //!
-//! Both ends are the same binary, so an invalid frame is a bug and ends the connection. There is no
+//! Both ends are the same binary, so an invalid line is a bug and ends the connection. There is no
 //! closing message: before the command has ended, a closed channel means that the other process
-//! died; afterwards it means nothing. The first frame carries the stdin of the command, because the
+//! died; afterwards it means nothing. The first line carries the stdin of the command, because the
 //! watchdog's own stdin is this socket.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read as _};
@@ -15,17 +15,11 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
-
-const LEN: usize = 9;
-
-/// A frame: a kind and a number.
-pub(crate) trait Frame: Sized {
-    fn encode(self) -> (u8, u64);
-    fn decode(kind: u8, number: u64) -> Option<Self>;
-}
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 /// From the holder of the lease to the watchdog.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
     /// The lease is held until then, on the clock for leases.
     Until(Duration),
@@ -36,7 +30,7 @@ pub(crate) enum Order {
 }
 
 /// From the watchdog to the holder of the lease.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Report {
     /// The command runs; its process and its group have this id.
     Started(i32),
@@ -52,74 +46,24 @@ pub(crate) enum Report {
     Ended(u8),
 }
 
-impl Frame for Order {
-    fn encode(self) -> (u8, u64) {
-        match self {
-            Self::Until(at) => (1, u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)),
-            Self::Pass(signal) => (2, u64::from(signal.unsigned_abs())),
-            Self::Lost => (3, 0),
-        }
-    }
-
-    fn decode(kind: u8, number: u64) -> Option<Self> {
-        match kind {
-            1 => Some(Self::Until(Duration::from_nanos(number))),
-            2 => i32::try_from(number).ok().map(Self::Pass),
-            3 => Some(Self::Lost),
-            _ => None,
-        }
-    }
+fn line(message: impl Serialize) -> Vec<u8> {
+    let mut line = serde_json::to_vec(&message).expect("plain data");
+    line.push(b'\n');
+    line
 }
 
-impl Frame for Report {
-    fn encode(self) -> (u8, u64) {
-        match self {
-            Self::Started(id) => (1, u64::from(id.unsigned_abs())),
-            Self::NotStarted(code) => (2, u64::from(code.unsigned_abs())),
-            Self::Stopped(signal) => (3, u64::from(signal.unsigned_abs())),
-            Self::Ending => (4, 0),
-            Self::Ended(code) => (5, u64::from(code)),
-            Self::Untouchable => (6, 0),
-        }
-    }
-
-    fn decode(kind: u8, number: u64) -> Option<Self> {
-        let number = i32::try_from(number).ok()?;
-        match kind {
-            1 => Some(Self::Started(number)),
-            2 => Some(Self::NotStarted(number)),
-            3 => Some(Self::Stopped(number)),
-            4 => Some(Self::Ending),
-            5 => u8::try_from(number).ok().map(Self::Ended),
-            6 => Some(Self::Untouchable),
-            _ => None,
-        }
-    }
-}
-
-fn bytes(frame: impl Frame) -> [u8; LEN] {
-    let (kind, number) = frame.encode();
-    let mut bytes = [kind; LEN];
-    bytes[1..].copy_from_slice(&number.to_le_bytes());
-    bytes
-}
-
-fn frame<F: Frame>(bytes: [u8; LEN]) -> io::Result<F> {
-    let [kind, number @ ..] = bytes;
-    F::decode(kind, u64::from_le_bytes(number)).ok_or_else(|| ErrorKind::InvalidData.into())
-}
-
-/// Sends a frame without blocking. The channel has room for hundreds of frames, so a process that
+/// Sends a message without blocking. The channel has room for hundreds of them, so a process that
 /// is further behind was stopped.
-pub(crate) fn send(channel: &UnixStream, what: impl Frame) -> io::Result<()> {
-    let sent = rustix::net::send(channel, &bytes(what), SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
-    if sent == LEN { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
+pub(crate) fn send(channel: &UnixStream, message: impl Serialize) -> io::Result<()> {
+    let line = line(message);
+    let sent = rustix::net::send(channel, &line, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+    if sent == line.len() { Ok(()) } else { Err(ErrorKind::WriteZero.into()) }
 }
 
-/// Sends the first frame, with a file.
+/// Sends the first message, with a file.
 pub(crate) fn send_with_file(
     channel: &UnixStream,
-    what: Order,
+    first: Order,
     file: BorrowedFd<'_>,
 ) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -127,45 +71,47 @@ pub(crate) fn send_with_file(
     let files = [file];
     let fits = rights.push(SendAncillaryMessage::ScmRights(&files));
     assert!(fits, "there is space for one");
-    sendmsg(channel, &[IoSlice::new(&bytes(what))], &mut rights, SendFlags::NOSIGNAL)?;
+    sendmsg(channel, &[IoSlice::new(&line(first))], &mut rights, SendFlags::NOSIGNAL)?;
     Ok(())
 }
 
-/// Receives the first frame, with the file.
+/// Receives the first message, with the file, which comes with the first byte.
 pub(crate) fn receive_with_file(channel: &UnixStream) -> io::Result<(Order, OwnedFd)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
-    let mut buffer = [0; LEN];
-    let received = recvmsg(
-        channel,
-        &mut [IoSliceMut::new(&mut buffer)],
-        &mut rights,
-        RecvFlags::WAITALL | RecvFlags::CMSG_CLOEXEC,
-    )?;
+    let mut byte = [0];
+    let into = &mut [IoSliceMut::new(&mut byte)];
+    recvmsg(channel, into, &mut rights, RecvFlags::CMSG_CLOEXEC)?;
     let file = rights.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut files) => files.next(),
         _ => None,
     });
-    match file {
-        Some(file) if received.bytes == LEN => Ok((frame(buffer)?, file)),
-        _ => Err(ErrorKind::UnexpectedEof.into()),
-    }
+    let missing = || io::Error::from(ErrorKind::UnexpectedEof);
+    let file = file.ok_or_else(missing)?;
+    Ok((receive_rest(channel, byte.to_vec())?.ok_or_else(missing)?, file))
 }
 
-/// Receives the next frame; `None` once the other process has ended. Blocks only for the rest of a
-/// frame, which the other process sends in one call.
-pub(crate) fn receive<F: Frame>(mut channel: &UnixStream) -> io::Result<Option<F>> {
-    let mut buffer = [0; LEN];
-    match channel.read_exact(&mut buffer) {
-        Ok(()) => frame(buffer).map(Some),
-        // A process that ends with unread data causes a reset.
-        Err(error)
-            if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) =>
-        {
-            Ok(None)
+/// Receives the next message; `None` once the other process has ended. Blocks only for the rest of
+/// a line, which the other process sends in one call.
+pub(crate) fn receive<M: DeserializeOwned>(channel: &UnixStream) -> io::Result<Option<M>> {
+    receive_rest(channel, Vec::new())
+}
+
+#[expect(clippy::unbuffered_bytes, reason = "a line is short, and what follows it must stay")]
+fn receive_rest<M: DeserializeOwned>(
+    channel: &UnixStream,
+    mut line: Vec<u8>,
+) -> io::Result<Option<M>> {
+    for byte in channel.bytes() {
+        match byte {
+            Ok(b'\n') => return Ok(Some(serde_json::from_slice(&line)?)),
+            Ok(byte) => line.push(byte),
+            // A process that ends with unread data causes a reset.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
+            Err(error) => return Err(error),
         }
-        Err(error) => Err(error),
     }
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -175,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_arrive_in_order() {
+    fn lines_arrive_in_order() {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         let (given, mut kept) = UnixStream::pair().expect("a pair");
         let until = Order::Until(Duration::from_nanos(u64::MAX));
@@ -192,28 +138,5 @@ mod tests {
         assert_eq!(receive::<Order>(&theirs).expect("gone"), None);
         drop(file);
         assert_eq!(kept.read(&mut [0]).expect("it was the only one left"), 0);
-    }
-
-    #[test]
-    fn every_report_decodes_to_itself() {
-        let (ours, theirs) = UnixStream::pair().expect("a pair");
-        for report in [
-            Report::Started(i32::MAX),
-            Report::NotStarted(2),
-            Report::Stopped(20),
-            Report::Ending,
-            Report::Ended(255),
-            Report::Untouchable,
-        ] {
-            send(&ours, report).expect("sent");
-            assert_eq!(receive(&theirs).expect("received"), Some(report));
-        }
-    }
-
-    #[test]
-    fn an_invalid_frame_is_refused() {
-        assert!(frame::<Order>([9; LEN]).is_err());
-        assert!(frame::<Report>([0; LEN]).is_err());
-        assert!(frame::<Report>([5, 255, 255, 0, 0, 0, 0, 0, 0]).is_err());
     }
 }
