@@ -20,32 +20,26 @@ pub fn all() -> Vec<usize> {
     Vec::new()
 }
 
-/// The scheduling class of a busy loop.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Want {
-    /// Normal: half of the core if another thread wants it too.
-    Share,
-    /// Idle: the core never sleeps, and no other thread waits for it.
-    Rest,
-}
-
 /// A process that keeps one core busy, killed on drop.
 #[derive(Debug)]
 pub struct Busy(Process);
 
 impl Busy {
-    /// Starts one. This binary must have the subcommand [`BUSY`] with a core.
-    pub fn on(core: usize, want: Want) -> Result<Self> {
-        let this = std::env::current_exe()?;
-        let mut command = match want {
-            Want::Share => Command::new(this),
-            Want::Rest => {
-                // The idle class of the scheduler is below every nice value.
-                let mut chrt = Command::new("chrt");
-                chrt.args(["--idle", "0"]).arg(this);
-                chrt
-            }
-        };
+    /// In the idle class of the scheduler, below every nice value: the core never sleeps, and no
+    /// other thread waits for it.
+    fn idle(core: usize) -> Result<Self> {
+        let mut command = Command::new("chrt");
+        command.args(["--idle", "0"]).arg(std::env::current_exe()?);
+        Self::spawn(command, core)
+    }
+
+    /// With the usual priority, as a neighbour that needs the core.
+    pub fn sharing(core: usize) -> Result<Self> {
+        Self::spawn(Command::new(std::env::current_exe()?), core)
+    }
+
+    /// This binary must have the subcommand [`BUSY`] with a core.
+    fn spawn(mut command: Command, core: usize) -> Result<Self> {
         command.args([BUSY, &core.to_string()]);
         Ok(Self(Process::spawn(command, Path::new("/dev/null"))?))
     }
@@ -56,9 +50,8 @@ impl Busy {
         Ok(())
     }
 
-    /// One with idle class on every core.
     pub fn on_all() -> Result<Vec<Self>> {
-        all().into_iter().map(|core| Self::on(core, Want::Rest)).collect()
+        all().into_iter().map(Self::idle).collect()
     }
 }
 

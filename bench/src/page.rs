@@ -62,6 +62,11 @@ impl Page {
         self.pictures.insert(path.to_owned(), svg);
     }
 
+    /// The names of all values in the template.
+    pub fn placeholders(&self) -> BTreeSet<&'static str> {
+        placeholders(self.template).collect()
+    }
+
     /// The page without its pictures.
     pub fn text(&self) -> Result<String> {
         let template = self.chosen()?;
@@ -77,7 +82,7 @@ impl Page {
 
     /// The template without the parts whose names have no value.
     fn chosen(&self) -> Result<String> {
-        let known: BTreeSet<&str> = placeholders(self.template).collect();
+        let known = self.placeholders();
         let unknown = self.values.keys().find(|name| !known.contains(name.as_str()));
         ensure!(unknown.is_none(), "{}: the template lacks {unknown:?}", self.name);
         let (mut chosen, mut left_out) = (String::new(), None);
@@ -159,7 +164,7 @@ impl Page {
     }
 }
 
-fn placeholders(template: &str) -> impl Iterator<Item = &str> {
+fn placeholders(template: &'static str) -> impl Iterator<Item = &'static str> {
     let names = template.split("{{").skip(1).filter_map(|part| part.split("}}").next());
     names.map(|name| name.trim_start_matches(['#', '/']))
 }

@@ -22,7 +22,7 @@ pub use paxoslease_load::Plan as Load;
 pub use self::check::check;
 pub use self::etcd::Etcd;
 pub use self::ours::{Ours, OursSettings};
-pub use self::redis::{Persistence, Redis};
+pub use self::redis::Redis;
 pub use self::zookeeper::ZooKeeper;
 
 /// How long a service may take to start: a JVM on a busy machine takes long.
@@ -33,9 +33,6 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 /// A running service. Several threads may put loads on it, also while a member dies.
 pub trait Service: Sync {
-    /// The name in errors, such as `Redlock`.
-    fn name(&self) -> &'static str;
-
     fn version(&self) -> Result<String>;
 
     /// The settings that differ from the defaults, for the page.

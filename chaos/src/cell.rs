@@ -106,19 +106,19 @@ impl Cell {
         let mut command = network.command(Place::Node(id), &node.binary);
         command.args(["serve", "--with-parent", "--cell", CELL, "--node", &id.to_string()]);
         for peer in 1..=options.plan.nodes {
-            let address = network.address(Place::Node(id), peer, Interface::Peers);
+            let address = network.address(peer, Interface::Peers);
             command.args(["--peer", &format!("{peer}={address}")]);
         }
-        command.args(["--listen-peers", &network.listen(id, Interface::Peers)]);
-        command.args(["--listen-clients", &network.listen(id, Interface::Clients)]);
-        command.args(["--listen-http", &network.listen(id, Interface::Http)]);
+        command.args(["--listen-peers", &network.address(id, Interface::Peers)]);
+        command.args(["--listen-clients", &network.address(id, Interface::Clients)]);
+        command.args(["--listen-http", &network.address(id, Interface::Http)]);
         command.args(["--max-lease", &format!("{}ms", options.plan.max_lease.as_millis())]);
         command.args(["--clock-drift-ppm", &options.drift_ppm().to_string()]);
         if let Some(certificates) = certificates {
             certificates.add_options(&mut command, id.into(), "off");
         }
         // A variable, because an older binary may not know the option.
-        command.env("PAXOSLEASE_INSECURE_PLAINTEXT", "true");
+        command.env("PAXOSLEASE_NODE_INSECURE_PLAINTEXT", "true");
         command.env("PAXOSLEASE_CLOCK_PPM", node.ppm.to_string());
         command.env(traces::FOLDER, traces::folder(&options.folder));
         command.envs(options.without_rule.as_ref().map(|rule| ("PAXOSLEASE_WITHOUT_RULE", rule)));

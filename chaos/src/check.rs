@@ -24,7 +24,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-pub(crate) use counts::contended;
 pub use counts::{Counts, Tally};
 pub use gaps::{FaultGaps, Gap};
 pub use health::{FaultSpan, Health};

@@ -98,7 +98,7 @@ impl ClientProcesses {
         let arguments = ClientOptions {
             kind,
             id: format!("{kind}-{id}.{starts}"),
-            endpoints: nodes.map(|node| network.address(place, node, interface)).collect(),
+            endpoints: nodes.map(|node| network.address(node, interface)).collect(),
             names,
             behaviour,
             through,

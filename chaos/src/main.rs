@@ -8,7 +8,7 @@ use std::{fs, thread};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
-use paxoslease_chaos::check::{self, Bounds, Coverage, Rule, Verdict};
+use paxoslease_chaos::check::{self, Bounds, Rule, Verdict};
 use paxoslease_chaos::directed;
 use paxoslease_chaos::network::spaces;
 use paxoslease_chaos::report::{self, ReportFacts};
@@ -88,11 +88,7 @@ struct Options {
     #[arg(long, conflicts_with_all = ["mutant", "directed", "clocks_outside", "quick"])]
     mutants: bool,
 
-    /// Judge the traces of an earlier run of this build again, and nothing else
-    #[arg(long, value_name = "DIR")]
-    traces: Option<PathBuf>,
-
-    /// Stay on loopback, as where there is no root: proxies instead of packets
+    /// Stay on loopback, as without root: the network has no faults then
     #[arg(long)]
     loopback: bool,
 
@@ -126,12 +122,6 @@ fn run(options: &Options) -> Result<ExitCode> {
     }
     if options.mutants {
         return mutants(options);
-    }
-    if let Some(folder) = &options.traces {
-        let report = traces::judge(folder, clocks(options))?;
-        report.violations.iter().for_each(|(rule, seen)| println!("VIOLATION: {rule}: {seen}"));
-        println!("{report}");
-        return Ok(code(!report.violations.is_empty(), false).into());
     }
     let seed = options.seed.unwrap_or_else(|| log::now() % 1_000_000_007);
     let outcome = Outcome::of(options, seed)?;
@@ -195,18 +185,7 @@ impl Outcome {
 
     /// Prints a summary, and the command that repeats the run.
     fn tell(&self) {
-        let Coverage { healings, names, nodes, clients, releases, longest_wait, .. } =
-            self.verdict.judged;
-        let counts = &self.verdict.counts;
         println!("{} faults on {}", self.outcome.faults, self.outcome.network);
-        println!(
-            "judged: {} tenures of contended names, {} of others; {healings} healings with {names} \
-             names and {nodes} nodes to be served, {clients} with all clients heard of; {releases} \
-             releases with a waiter, which waited {} at most",
-            counts.contended.0,
-            counts.uncontended.0,
-            check::format_nanos(longest_wait),
-        );
         match &self.traced {
             Some(traced) => println!("traces: {traced}"),
             None => println!("traces: none, not every binary was built with the feature `trace`"),
@@ -345,26 +324,23 @@ fn writes_traces(order: &RunOptions) -> Result<bool> {
 }
 
 fn replay(options: &Options, seed: u64) -> String {
-    let Options { minutes, nodes, max_lease_ms, .. } = options;
-    let mut line =
-        format!("--seed {seed} --minutes {minutes} --nodes {nodes} --max-lease-ms {max_lease_ms}");
-    for (is_set, flag) in [
-        (options.diskless, "diskless"),
-        (options.clocks_outside, "clocks-outside"),
-        (options.loopback, "loopback"),
-    ] {
-        line += &if is_set { format!(" --{flag}") } else { String::new() };
-    }
+    let flag = |is_set: bool| is_set.then(String::new);
     let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-    for (flag, value) in [
+    let words = [
+        ("seed", Some(seed.to_string())),
+        ("minutes", Some(options.minutes.to_string())),
+        ("nodes", Some(options.nodes.to_string())),
+        ("max-lease-ms", Some(options.max_lease_ms.to_string())),
+        ("diskless", flag(options.diskless)),
+        ("clocks-outside", flag(options.clocks_outside)),
+        ("loopback", flag(options.loopback)),
         ("mutant", options.mutant.clone()),
         ("directed", options.directed.clone()),
         ("upgrade", path(&options.upgrade)),
         ("binary", path(&options.binary)),
-    ] {
-        line += &value.map(|value| format!(" --{flag} {value}")).unwrap_or_default();
-    }
-    line
+    ];
+    let words = words.into_iter().filter_map(|(name, value)| Some(format!("--{name} {}", value?)));
+    words.collect::<Vec<_>>().join(" ")
 }
 
 fn order(options: &Options, seed: u64) -> Result<RunOptions> {
@@ -411,6 +387,7 @@ fn plan(options: &Options, seed: u64) -> Plan {
         max_lease: Duration::from_millis(options.max_lease_ms),
         drift_ppm: 1000,
         has_disks: false,
+        has_network: false,
         has_upgrade: options.upgrade.is_some(),
     }
 }

@@ -132,7 +132,8 @@ pub fn prepare(options: &RunOptions) -> Result<(Testbed, Schedule)> {
         Some(directed) => directed.schedule.clone(),
         None => {
             let (clients, has_disks) = (clients.contenders(), cell.has_disks());
-            Plan { clients, has_disks, ..plan.clone() }.draw(options.len)
+            let has_network = network.can_break();
+            Plan { clients, has_disks, has_network, ..plan.clone() }.draw(options.len)
         }
     };
     let log = Log::create(&options.events().join("harness").with_extension(EXTENSION))?;

@@ -24,6 +24,8 @@ pub struct Plan {
     pub drift_ppm: u32,
     /// Whether data folders can be filled and write-protected.
     pub has_disks: bool,
+    /// Whether links can be cut and delayed.
+    pub has_network: bool,
     pub has_upgrade: bool,
 }
 
@@ -132,6 +134,7 @@ impl Plan {
         let one = |fault| Fault::Nodes(fault, vec![node]);
         let client = |rng: &mut Rng| rng.between(1, u64::from(self.clients)) as u16;
         let (fault, len) = match rng.below(23) {
+            10..16 | 21 if !self.has_network => (one(Pause), long),
             0 | 1 => (one(Kill), short),
             2 => (Fault::Nodes(Kill, many), short),
             3 => (one(Stop), short),
@@ -230,6 +233,7 @@ pub(crate) mod tests {
             max_lease: Duration::from_secs(2),
             drift_ppm: 1000,
             has_disks: true,
+            has_network: true,
             has_upgrade: true,
         }
     }

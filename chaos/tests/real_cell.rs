@@ -1,13 +1,12 @@
-//! Clients of every kind on a real cell of three processes on loopback, one of which is killed; and
-//! the log of that run, falsified in every way that the judge must notice.
+//! Clients of every kind on a real cell of three processes on loopback, one of which is killed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use paxoslease_chaos::check::{Bounds, Rule, Tenure, Verdict, judge};
+use paxoslease_chaos::check::{Bounds, Tally, Verdict, judge};
 use paxoslease_chaos::client_processes::NAMES;
-use paxoslease_chaos::log::{AcquireRequest, Belief, Event, EventKind, Kind, Records, now, read};
+use paxoslease_chaos::log::{Kind, Records, now, read};
 use paxoslease_chaos::nemesis::{Fault, NodeFault, Testbed};
 use paxoslease_chaos::run::{RunOptions, prepare};
 use paxoslease_chaos::schedule::Plan;
@@ -41,6 +40,7 @@ fn options(folder: &Folder) -> RunOptions {
         // Without the feature `chaos`, no clock has a rate error.
         drift_ppm: 1,
         has_disks: false,
+        has_network: false,
         has_upgrade: false,
     };
     RunOptions {
@@ -97,90 +97,12 @@ fn run() -> Records {
     read(&events).expect("logs")
 }
 
-/// Whether the judge finds that a rule is broken in these events.
-fn is_found(rule: Rule, mut events: Vec<Event>) -> bool {
-    events.sort_by_key(|event| event.at);
-    let violations = judged(&Records { events, cut: 0 }).violations;
-    violations.iter().any(|violation| violation.rule == rule)
-}
-
-/// The events with changed beliefs.
-fn with_beliefs(events: &[Event], change: impl Fn(&mut Belief)) -> Vec<Event> {
-    let mut events = events.to_vec();
-    for event in &mut events {
-        if let EventKind::Held(belief) = &mut event.what {
-            change(belief);
-        }
-    }
-    events
-}
-
-fn write_of(held: &Tenure, accepted: bool) -> EventKind {
-    let Tenure { client, name, fence, .. } = held.clone();
-    EventKind::Write { client, name, fence, accepted, highest: 0 }
-}
-
 #[test]
-fn a_real_run_has_no_violation_until_its_log_is_falsified() {
-    let events = run().events;
-    let verdict = judged(&Records { events: events.clone(), cut: 0 });
-    assert_eq!(verdict.violations, [], "{} events", events.len());
-    let total = verdict.counts.total();
-    assert!(total.released > 0 && total.renewed > 0, "{total:?}");
-    assert!(verdict.counts.writes_taken > 0, "{:?}", verdict.counts);
-
-    // Two consecutive tenures of one name.
-    let believed = || verdict.tenures.iter().filter(|held| held.is_believed());
-    let next = |held: &Tenure| {
-        believed().find(|next| next.name == held.name && next.from >= held.to).cloned()
-    };
-    let two = believed().find_map(|held| Some((held.clone(), next(held)?)));
-    let (first, second) = two.expect("two tenures of a name");
-
-    let mut longer = with_beliefs(&events, |belief| {
-        if belief.fence == first.fence {
-            belief.until = second.from + 1;
-        }
-    });
-    longer.retain(|event| match &event.what {
-        EventKind::Ended { tenure, .. } => tenure.fence != first.fence,
-        _ => true,
-    });
-    assert!(is_found(Rule::OneHolder, longer), "a belief that lasts a nanosecond too long");
-
-    let shared = with_beliefs(&events, |belief| {
-        if belief.fence == second.fence {
-            belief.fence = first.fence;
-        }
-    });
-    assert!(is_found(Rule::FencesAreUnique, shared), "a fence that is given twice");
-
-    let swapped = with_beliefs(&events, |belief| {
-        if belief.fence == second.fence {
-            belief.fence = first.fence;
-        } else if belief.fence == first.fence {
-            belief.fence = second.fence;
-        }
-    });
-    assert!(is_found(Rule::FencesRise, swapped), "fences the wrong way round");
-
-    let with = |more: [(u64, EventKind); 2]| {
-        let more = more.map(|(at, what)| Event { at, what });
-        [&events[..], &more].concat()
-    };
-    let stale =
-        with([(second.from, write_of(&second, true)), (second.from + 1, write_of(&first, true))]);
-    assert!(is_found(Rule::StaleWritesAreRefused, stale), "a late write that was taken");
-
-    let refused =
-        with([(first.from, write_of(&first, false)), (first.from, write_of(&first, false))]);
-    assert!(is_found(Rule::HoldersMayWrite, refused), "a holder that may not write");
-
-    let released = verdict.tenures.iter().find_map(|held| Some((held, held.released_at?)));
-    let (released, asked_at) = released.expect("a confirmed release");
-    let (client, name, kind) = ("x".to_owned(), released.name.clone(), Kind::Http);
-    let ask = AcquireRequest { client, kind, name, attempt: 1, ttl_ms: 1, wait_ms: 0 };
-    let denial = EventKind::Denied { ask: ask.clone(), asked_at, fence: Some(released.fence) };
-    let denied = with([(asked_at, EventKind::Asked(ask)), (asked_at + 1, denial)]);
-    assert!(is_found(Rule::ReleasesAreKept, denied), "denied by a released tenure");
+fn a_real_run_with_a_killed_node_has_no_violation() {
+    let verdict = judged(&run());
+    assert_eq!(verdict.violations, [], "{} events", verdict.counts.events);
+    let counts = &verdict.counts;
+    let sum = |of: fn(&Tally) -> u64| counts.by_kind.values().map(of).sum::<u64>();
+    assert!(sum(|tally| tally.released) > 0 && sum(|tally| tally.renewed) > 0, "{counts:?}");
+    assert!(counts.writes_taken > 0, "{counts:?}");
 }

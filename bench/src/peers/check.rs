@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use paxoslease_load::{Extent, Plan, Report, Workload};
 
 use super::{Service, Target, pairs};
@@ -15,10 +15,6 @@ const TTL: Duration = Duration::from_secs(4);
 
 /// Runs a few operations of each kind, and checks that a lease of one load excludes another load.
 pub fn check(service: &dyn Service) -> Result<()> {
-    checked(service).with_context(|| format!("{} does not do what it should", service.name()))
-}
-
-fn checked(service: &dyn Service) -> Result<()> {
     for target in [Target::One, Target::Spread] {
         let workloads = [Workload::Pairs, Workload::Renew { leases: NAMES }, Workload::Handover];
         for workload in workloads {

@@ -95,13 +95,6 @@ impl Etcd {
 }
 
 impl Service for Etcd {
-    fn name(&self) -> &'static str {
-        match self.storage {
-            Storage::Disk => "etcd",
-            Storage::Memory => "etcd on tmpfs",
-        }
-    }
-
     fn version(&self) -> Result<String> {
         Ok(self.status(self.leader()?)?.version)
     }

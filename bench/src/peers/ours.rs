@@ -14,13 +14,7 @@ const NODES: usize = 3;
 /// How PaxosLease nodes are started.
 #[derive(Clone, Debug)]
 pub struct OursSettings {
-    /// The binary `paxoslease`; `None` for the one beside this program.
-    pub binary: Option<PathBuf>,
-    /// The number of shards; `None` for the default of one per core.
-    pub shards: Option<u16>,
-    /// How long idle threads spin before they sleep, such as `50us`; 0 by default.
-    pub spin: Option<String>,
-    /// Further options of `paxoslease serve`, such as `--limit` and `leases=10000000`.
+    /// Options of `paxoslease serve`.
     pub options: Vec<String>,
     /// Whether nodes listen for HTTP, which has the metrics.
     pub has_http: bool,
@@ -29,25 +23,16 @@ pub struct OursSettings {
 }
 
 impl OursSettings {
-    /// The options that differ from the defaults.
-    fn chosen(&self) -> Vec<String> {
-        let shards = self.shards.map(|shards| ["--shards".to_owned(), shards.to_string()]);
-        let spin = self.spin.clone().map(|spin| ["--spin".to_owned(), spin]);
-        let chosen = shards.into_iter().chain(spin).flatten();
-        chosen.chain(self.options.iter().cloned()).collect()
+    /// Nodes with these options, and one shard each, so that a node is one thread.
+    pub fn single(options: &str) -> Self {
+        let options = format!("--shards 1 {options}");
+        let options = options.split_whitespace().map(str::to_owned).collect();
+        Self { options, has_http: false, has_tls: false }
     }
 
     /// The default settings of a user, which include HTTP.
     pub fn shipped() -> Self {
-        Self { shards: None, has_http: true, ..Self::default() }
-    }
-}
-
-impl Default for OursSettings {
-    /// One shard, so that a node is one thread.
-    fn default() -> Self {
-        let (spin, options) = (None, Vec::new());
-        Self { binary: None, shards: Some(1), spin, options, has_http: false, has_tls: false }
+        Self { options: Vec::new(), has_http: true, has_tls: false }
     }
 }
 
@@ -66,7 +51,7 @@ pub struct Ours {
 impl Ours {
     /// Starts a cell and waits until every node serves.
     pub fn start(settings: OursSettings) -> Result<Self> {
-        let binary = settings.binary.clone().map_or_else(paxoslease_beside_this, Ok)?;
+        let binary = paxoslease_beside_this()?;
         let folder = Folder::new("cell")?;
         let (peers, clients, http) = (free_ports()?, free_ports()?, free_ports()?);
         let make = || Certificates::make(&binary, "default", NODES, folder.join("certs"));
@@ -105,7 +90,7 @@ impl Ours {
     fn command(&self, node: usize) -> Command {
         let mut command = Command::new(&self.binary);
         // It stops when its stdin is closed, so that no node outlives a killed benchmark.
-        command.args(["serve", "--with-parent"]).args(self.settings.chosen());
+        command.args(["serve", "--with-parent"]).args(&self.settings.options);
         command.args(["--node", &(node + 1).to_string()]);
         command.args(["--listen-clients", &format!("127.0.0.1:{}", self.clients[node])]);
         let http = format!("127.0.0.1:{}", self.http[node]);
@@ -127,17 +112,13 @@ impl Ours {
 }
 
 impl Service for Ours {
-    fn name(&self) -> &'static str {
-        "PaxosLease"
-    }
-
     fn version(&self) -> Result<String> {
         let text = version_of(&self.binary)?;
         Ok(text.split_whitespace().nth(1).context("no version")?.to_owned())
     }
 
     fn settings(&self) -> String {
-        let mut chosen = self.settings.chosen();
+        let mut chosen = self.settings.options.clone();
         if !self.settings.has_http {
             chosen.push("--listen-http off".to_owned());
         }

@@ -12,28 +12,19 @@ use super::redlock::Redlock;
 use super::{Service, Target, await_service, connected, version_of};
 use paxoslease_rig::{Folder, Process, free_ports};
 
-/// What a Redis server writes to its disk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Persistence {
-    Nothing,
-    /// Snapshots by a child process, the default.
-    Snapshots,
-}
-
-/// One server, or the servers of Redlock.
+/// One server, or the servers of Redlock, without persistence.
 #[derive(Debug)]
 pub struct Redis {
     ports: Vec<u16>,
-    persistence: Persistence,
     processes: Vec<Process>,
     folder: Folder,
 }
 
 impl Redis {
     /// Starts the servers and waits until each serves. Several servers are for Redlock.
-    pub fn start<const SERVERS: usize>(persistence: Persistence) -> Result<Self> {
+    pub fn start<const SERVERS: usize>() -> Result<Self> {
         let (ports, folder) = (free_ports::<SERVERS>()?.to_vec(), Folder::new("redis")?);
-        let mut redis = Self { ports, persistence, processes: Vec::new(), folder };
+        let mut redis = Self { ports, processes: Vec::new(), folder };
         for member in 0..SERVERS {
             std::fs::create_dir(redis.data(member))?;
             redis.processes.push(redis.spawn(member)?);
@@ -57,9 +48,7 @@ impl Redis {
     fn spawn(&self, member: usize) -> Result<Process> {
         let mut command = Command::new("redis-server");
         command.args(["--port", &self.ports[member].to_string(), "--bind", "127.0.0.1"]);
-        if self.persistence == Persistence::Nothing {
-            command.args(["--save", "", "--appendonly", "no"]);
-        }
+        command.args(["--save", "", "--appendonly", "no"]);
         command.arg("--dir").arg(self.data(member));
         Process::spawn(command, &self.data(member).join("log"))
             .context("is redis-server installed? On Debian: apt-get install redis-server")
@@ -72,14 +61,6 @@ impl Redis {
 }
 
 impl Service for Redis {
-    fn name(&self) -> &'static str {
-        match self.persistence {
-            _ if self.is_redlock() => "Redlock",
-            Persistence::Nothing => "Redis",
-            Persistence::Snapshots => "Redis with snapshots",
-        }
-    }
-
     fn version(&self) -> Result<String> {
         let text = version_of("redis-server")?;
         let version = text.split_whitespace().find_map(|word| word.strip_prefix("v="));
@@ -87,13 +68,9 @@ impl Service for Redis {
     }
 
     fn settings(&self) -> String {
-        let redlock =
-            "no persistence; every operation to all at once, decided by the first majority";
-        match self.persistence {
-            _ if self.is_redlock() => redlock.to_owned(),
-            Persistence::Nothing => "no persistence (--save \"\" --appendonly no)".to_owned(),
-            Persistence::Snapshots => "defaults".to_owned(),
-        }
+        let redlock = "; every operation to all at once, decided by the first majority";
+        let more = if self.is_redlock() { redlock } else { " (--save \"\" --appendonly no)" };
+        format!("no persistence{more}")
     }
 
     fn members(&self) -> &[Process] {

@@ -119,13 +119,6 @@ impl ZooKeeper {
 }
 
 impl Service for ZooKeeper {
-    fn name(&self) -> &'static str {
-        match self.storage {
-            Storage::Disk => "ZooKeeper",
-            Storage::Memory => "ZooKeeper on tmpfs",
-        }
-    }
-
     fn version(&self) -> Result<String> {
         let status = self.status(self.leader()?)?;
         let version = status.split(": ").nth(1).context("no version")?;

@@ -38,20 +38,6 @@ impl Counts {
     fn of(&mut self, kind: Kind) -> &mut Tally {
         self.by_kind.entry(kind).or_default()
     }
-
-    pub fn total(&self) -> Tally {
-        self.by_kind.values().fold(Tally::default(), |sum, tally| Tally {
-            clients: sum.clients + tally.clients,
-            asked: sum.asked + tally.asked,
-            granted: sum.granted + tally.granted,
-            denied: sum.denied + tally.denied,
-            failed: sum.failed + tally.failed,
-            renewed: sum.renewed + tally.renewed,
-            released: sum.released + tally.released,
-            lost: sum.lost + tally.lost,
-            crashed: sum.crashed + tally.crashed,
-        })
-    }
 }
 
 pub(super) fn count(events: &[Event], tenures: &[Tenure]) -> Counts {
@@ -96,7 +82,7 @@ pub(super) fn count(events: &[Event], tenures: &[Tenure]) -> Counts {
 }
 
 /// Names that more than one client held.
-pub(crate) fn contended(tenures: &[Tenure]) -> BTreeSet<&str> {
+fn contended(tenures: &[Tenure]) -> BTreeSet<&str> {
     let mut holders: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for held in tenures {
         holders.entry(&held.name).or_default().insert(&held.client);

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::Run;
+use super::liveness::gaps;
+use super::{Run, Tenure};
 use crate::log::{EventKind, Nanos, NodeState};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -48,11 +49,11 @@ impl FaultGaps {
 /// By kind of fault; first the times without any.
 pub(super) fn by_fault(run: Run<'_>, span: (Nanos, Nanos)) -> Vec<FaultGaps> {
     let Run { events, tenures, health, .. } = run;
-    let grants: Vec<Nanos> = tenures.iter().map(|tenure| tenure.from).collect();
+    let grants: Vec<&Tenure> = tenures.iter().collect();
     let mut kinds: BTreeMap<Option<&str>, FaultGaps> = BTreeMap::new();
     // The time until the next grant belongs to the fault.
     let well = health.well(span).into_iter().filter_map(|(from, to)| {
-        let from = *grants.get(grants.partition_point(|at| *at < from))?;
+        let from = grants.get(grants.partition_point(|grant| grant.from < from))?.from;
         (from < to).then_some((None, from, to, true))
     });
     let faults = health
@@ -78,54 +79,16 @@ pub(super) fn by_fault(run: Run<'_>, span: (Nanos, Nanos)) -> Vec<FaultGaps> {
         }
         // A gap of a fault may end after the fault.
         let end = if what.is_some() { span.1 } else { to };
-        let mut gap = longest(&grants, from, to, end);
-        let is_broken_again = |at: Nanos| at > to && at <= gap.to;
-        gap.is_alone = is_alone && !health.faults.iter().any(|fault| is_broken_again(fault.from));
-        kind.gaps.push(gap);
+        let gaps = gaps(&grants, from, end.max(from)).into_iter();
+        let begun = gaps.filter(|gap| gap.from <= to);
+        let longest = begun.rev().max_by_key(|gap| gap.to - gap.from);
+        kind.gaps.extend(longest.map(|gap| {
+            let is_broken_again = |at: Nanos| at > to && at <= gap.to;
+            let is_alone = is_alone && !health.faults.iter().any(|f| is_broken_again(f.from));
+            Gap { span: gap.to - gap.from, from: gap.from, to: gap.to, is_alone }
+        }));
     }
     let mut kinds: Vec<FaultGaps> = kinds.into_values().collect();
     kinds.iter_mut().for_each(|kind| kind.gaps.sort_unstable());
     kinds
-}
-
-/// The longest gap that begins between `from` and `to`, and ends by `last`.
-fn longest(grants: &[Nanos], from: Nanos, to: Nanos, last: Nanos) -> Gap {
-    let first = grants.partition_point(|at| *at < from);
-    let mut begin = from;
-    let mut longest = Gap { span: 0, from, to: from, is_alone: true };
-    for at in grants[first..].iter().map(|at| *at.min(&last)).chain([last.max(from)]) {
-        let gap = Gap { span: at.saturating_sub(begin), from: begin, to: at, is_alone: true };
-        if gap.span > longest.span {
-            longest = gap;
-        }
-        if at > to || at == last {
-            break;
-        }
-        begin = at;
-    }
-    longest
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn gap(grants: &[Nanos], from: Nanos, to: Nanos) -> (Nanos, Nanos) {
-        let gap = longest(grants, from, to, 100);
-        (gap.from, gap.to)
-    }
-
-    #[test]
-    fn a_gap_lasts_until_the_next_grant_even_after_the_fault() {
-        assert_eq!(gap(&[5, 12, 30], 10, 20), (12, 30));
-        assert_eq!(gap(&[5, 19, 21], 10, 20), (10, 19));
-        assert_eq!(gap(&[5], 10, 20), (10, 100));
-        assert_eq!(gap(&[], 10, 20), (10, 100));
-    }
-
-    #[test]
-    fn a_gap_counts_from_the_fault_not_from_before() {
-        assert_eq!(gap(&[1, 11, 13, 15, 17, 19, 21], 10, 20), (11, 13));
-        assert_eq!(gap(&[1, 18, 21], 10, 20), (10, 18));
-    }
 }

@@ -201,9 +201,9 @@ impl<'a> Run<'a> {
 }
 
 /// A time without a grant.
-struct Gap<'a> {
-    from: Nanos,
-    to: Nanos,
+pub(super) struct Gap<'a> {
+    pub(super) from: Nanos,
+    pub(super) to: Nanos,
     /// The last grant before it.
     before: Option<&'a Tenure>,
 }
@@ -220,7 +220,7 @@ impl Gap<'_> {
 }
 
 /// The times between `from`, the grants within, and `to`. The grants are ordered by time.
-fn gaps<'a>(grants: &[&'a Tenure], from: Nanos, to: Nanos) -> Vec<Gap<'a>> {
+pub(super) fn gaps<'a>(grants: &[&'a Tenure], from: Nanos, to: Nanos) -> Vec<Gap<'a>> {
     let begun = grants.partition_point(|grant| grant.from < from);
     let within = grants[begun..].iter().map(|grant| grant.from).take_while(|at| *at <= to);
     let edges: Vec<Nanos> = std::iter::once(from).chain(within).chain([to]).collect();

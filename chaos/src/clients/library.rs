@@ -37,7 +37,7 @@ pub(super) fn work(worker: &mut Worker) -> Result<()> {
         .endpoints(&endpoints)
         .request_timeout(Duration::from_secs(3))
         .name(options.id.clone())
-        .start()
+        .build()
         .context("cannot start the client")?;
     loop {
         let plan = worker.ask()?;

@@ -103,11 +103,11 @@ impl Network for Spaces {
          Ethernet frames delays and reorders"
     }
 
-    fn listen(&self, node: u16, interface: Interface) -> String {
-        self.address(Place::Node(node), node, interface)
+    fn can_break(&self) -> bool {
+        true
     }
 
-    fn address(&self, _from: Place, node: u16, interface: Interface) -> String {
+    fn address(&self, node: u16, interface: Interface) -> String {
         let port = match interface {
             Interface::Clients => 7400,
             Interface::Peers => 7401,

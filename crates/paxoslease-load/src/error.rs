@@ -25,9 +25,9 @@ pub enum LoadError {
         endpoint: String,
         silence: Duration,
     },
-    #[error("{endpoint} is no PaxosLease node, it says it is `{server}`; nothing was asked of it")]
+    #[error("{endpoint} is not a PaxosLease node, but `{server}`; no request was sent")]
     Foreign { endpoint: String, server: String },
-    #[error("no trust between here and {endpoint}: {problem}")]
+    #[error("TLS or access to {endpoint} failed: {problem}")]
     Tls { endpoint: String, problem: String },
     #[error("{endpoint} refuses: {text}")]
     Refused { endpoint: String, text: String },

@@ -64,7 +64,8 @@ pub struct Latency {
 }
 
 impl Latency {
-    pub(crate) fn of(nanos: &Histogram<u64>) -> Self {
+    #[must_use]
+    pub fn of(nanos: &Histogram<u64>) -> Self {
         let at = |quantile| nanos.value_at_quantile(quantile) as f64 / 1e3;
         Self {
             count: nanos.len(),

@@ -359,7 +359,7 @@ impl<'a> Answer<'a> {
     /// `None` for a reply that no request here gets.
     fn of(value: Value<'a>) -> Option<Self> {
         Some(match value {
-            Value::Array(mut items) => Self::Yes(Some(fence(items.next()?)?)),
+            Value::Array(mut items) => Self::Yes(Some(items.next()?.decimal()?)),
             Value::Simple(b"OK") => Self::Yes(None),
             Value::Simple(b"QUEUED") => Self::Queued,
             Value::Integer(0) | Value::Null => Self::No,
@@ -379,15 +379,11 @@ impl<'a> Answer<'a> {
             None => std::str::from_utf8(id.bytes()?).ok()?.parse().ok()?,
         };
         match kind {
-            b"lease.granted" => Some((id, Self::Yes(Some(fence(items.next()?)?)))),
+            b"lease.granted" => Some((id, Self::Yes(Some(items.next()?.decimal()?)))),
             b"lease.timeout" => Some((id, Self::No)),
             _ => None,
         }
     }
-}
-
-fn fence(value: Value<'_>) -> Option<u64> {
-    u64::try_from(value.integer()?).ok()
 }
 
 /// A text as long as the tokens of lock libraries, which Redis does not store as a number.
@@ -416,58 +412,13 @@ fn ttl_ms(plan: &Plan) -> u64 {
 mod tests {
     use super::*;
 
-    fn resp(dialect: Dialect, workload: Workload) -> Resp {
-        let plan = Plan { dialect, ..Plan::new(["127.0.0.1:1"], workload) };
-        let mut resp = Resp::new(&plan);
-        (0..resp.links.len()).for_each(|link| resp.out.clear(link));
-        resp
-    }
-
-    /// The request as a server parses it.
-    fn asked(resp: &mut Resp, slot: u32, number: u32, request: LeaseRequest) -> String {
-        resp.request(slot, number, request, Duration::ZERO);
-        let link = slot as usize % resp.links.len();
-        let out = std::mem::take(resp.out.unsent(link));
-        let (value, len) = Value::parse(&out).expect("well formed").expect("whole");
-        assert_eq!(len, out.len(), "one request, and nothing behind it");
-        let words = value.items().expect("an array").map(|word| text_of(word.bytes().expect("")));
-        words.collect::<Vec<_>>().join(" ")
-    }
-
-    #[test]
-    fn a_cell_is_asked_in_its_own_words() {
-        let mut pairs = resp(Dialect::Paxoslease, Workload::Pairs);
-        let mut asked = |number, request| asked(&mut pairs, 0, number, request);
-        let acquire = asked(7, LeaseRequest::Acquire { token: 1 });
-        assert_eq!(acquire, "LEASE.ACQUIRE load/000000007 15000");
-        let renew = asked(123_456_789, LeaseRequest::Renew { fence: 42 });
-        assert_eq!(renew, "LEASE.RENEW load/123456789 42 15000");
-        let release = asked(0, LeaseRequest::Release { fence: 42 });
-        assert_eq!(release, "LEASE.RELEASE load/000000000 42");
-    }
-
-    #[test]
-    fn redis_is_asked_as_lock_libraries_do() {
-        let mut redis = resp(Dialect::Redis, Workload::Pairs);
-        assert_eq!(redis.links[0].greetings, 2);
-        assert_eq!(redis.greeted(1, Value::Bulk(b"abc")), Ok(()));
-        assert_eq!(redis.greeted(0, Value::Bulk(b"def")), Ok(()));
-        let mut asked = |request| asked(&mut redis, 0, 7, request);
-        let acquire = asked(LeaseRequest::Acquire { token: 0x12 });
-        assert_eq!(acquire, "SET load/000000007 gggggggggggggghi NX PX 15000");
-        let release = asked(LeaseRequest::Release { fence: 0x12 });
-        assert_eq!(release, "EVALSHA abc 1 load/000000007 gggggggggggggghi");
-        let renew = asked(LeaseRequest::Renew { fence: 0x12 });
-        assert_eq!(renew, "EVALSHA def 1 load/000000007 gggggggggggggghi 15000");
-    }
-
     fn parsed(bytes: &[u8]) -> Value<'_> {
         Value::parse(bytes).expect("well formed").expect("whole").0
     }
 
     #[test]
     fn a_refusing_or_foreign_server_is_noticed_at_the_greeting() {
-        let mut cell = resp(Dialect::Paxoslease, Workload::Pairs);
+        let mut cell = Resp::new(&Plan::new(["127.0.0.1:1"], Workload::Pairs));
         let mut greeted = |bytes| cell.greeted(0, parsed(bytes));
         assert_eq!(greeted(b"%1\r\n$6\r\nserver\r\n$10\r\npaxoslease\r\n"), Ok(()));
         let redis = greeted(b"*2\r\n$6\r\nserver\r\n$5\r\nredis\r\n");

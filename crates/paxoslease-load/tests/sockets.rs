@@ -57,16 +57,6 @@ fn operations_at_a_rate_are_all_begun() {
 }
 
 #[test]
-fn renewals_and_handovers_run_to_their_end() {
-    let address = willing();
-    let renewals = outcome(&plan(&[&address], Workload::Renew { leases: 1000 }, 5000));
-    assert_eq!(renewals.expect("it answers").operations, 5000);
-    let handovers = outcome(&plan(&[&address], Workload::Handover, 500)).expect("it answers");
-    assert_eq!(handovers.operations, 500);
-    assert_eq!(handovers.shares.expect("of a hand-over").clients, 16);
-}
-
-#[test]
 fn a_dead_endpoint_costs_nothing_where_another_lives() {
     let address = willing();
     let plan = plan(&[NOWHERE, &address], Workload::Pairs, 1000);
@@ -94,15 +84,4 @@ fn a_dead_cell_is_told_from_a_wrong_question() {
     assert!(matches!(error, LoadError::Unreachable { .. }), "{error:?}");
     let wrong = outcome(&plan(&["no port"], Workload::Pairs, 1)).expect_err("it leads nowhere");
     assert!(!wrong.is_unavailable(), "{wrong:?}");
-}
-
-#[test]
-fn a_report_is_json_for_programs() {
-    let address = willing();
-    let report = outcome(&plan(&[&address], Workload::Pairs, 10));
-    let json = serde_json::to_value(report.expect("it answers")).expect("plain data");
-    assert_eq!(json["workload"], "pairs");
-    assert_eq!(json["operations"], 10);
-    assert_eq!(json["latency"]["acquire"]["count"], 10);
-    assert_eq!(json["errors"], serde_json::json!({}));
 }

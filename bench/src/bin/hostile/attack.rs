@@ -10,13 +10,12 @@ use std::sync::mpsc::{self, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 use paxoslease_bench::peers::{Ours, Service as _};
+use paxoslease_client::Tls;
 use paxoslease_core::{Ballot, Cell, Drift, Holder, Message, Name, NodeId, Request, Ttl};
 use paxoslease_rig::clock::sleep;
 use paxoslease_wire::{CellName, FrameWriter, Hello, ShardId, VERSION};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection};
 
 /// The time between two actions of an attacker with a rate.
 const INTERVAL: Duration = Duration::from_millis(1);
@@ -26,7 +25,7 @@ pub(crate) struct Attack {
     /// What `Attacker::done` counts.
     pub(crate) unit: &'static str,
     pub(crate) what: &'static str,
-    /// Whether the nodes speak TLS with each other.
+    /// Whether the nodes use TLS with each other.
     pub(crate) needs_tls: bool,
     run: fn(&Attacker) -> Result<()>,
 }
@@ -59,7 +58,7 @@ pub(crate) const ALL: &[Attack] = &[
     attack("long", "acquires", long, "a name and a holder as long as may be every ms, and one that is longer"),
     Attack {
         needs_tls: true,
-        ..attack("tls-junk", "connections", junk, "the junk, where nodes speak TLS")
+        ..attack("tls-junk", "connections", junk, "the junk, where nodes use TLS")
     },
     attack("lists", "lists", valid::lists, "100 clients that list 1000 of 20,000 leases over RESP, again and again"),
     attack("unread-lists", "clients", valid::unread_lists, "60 clients that list the longest names there are over RESP and read nothing"),
@@ -90,7 +89,8 @@ struct Attacker {
     clients: String,
     http: String,
     peers: String,
-    trust: Option<Arc<ClientConfig>>,
+    /// Trusts the nodes, and has no certificate.
+    tls: Option<Tls>,
     stop: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
     ready: Sender<()>,
@@ -146,7 +146,7 @@ impl Attack {
             clients: first(cell.endpoints()),
             http: first(cell.http_endpoints()),
             peers: first(cell.peer_endpoints()),
-            trust: cell.certificates().map(crate::trust).transpose()?,
+            tls: cell.certificates().map(|of| Tls::from_ca_file(of.authority())).transpose()?,
             stop: Arc::clone(&stop),
             done: Arc::clone(&done),
             ready,
@@ -310,10 +310,9 @@ fn peer(attacker: &Attacker) -> Result<()> {
 /// Completes each handshake, so that the node has signed before it sees that the client has no
 /// certificate.
 fn handshakes(attacker: &Attacker) -> Result<()> {
-    let trust = attacker.trust.as_ref().context("these nodes do not speak TLS")?;
+    let tls = attacker.tls.as_ref().context("these nodes do not use TLS")?;
     attacker.repeat(INTERVAL, |_| {
-        let name = ServerName::try_from("127.0.0.1")?;
-        let mut tls = ClientConnection::new(Arc::clone(trust), name)?;
+        let mut tls = tls.connection(&attacker.peers).map_err(Error::msg)?;
         let mut stream = TcpStream::connect(&attacker.peers)?;
         stream.set_read_timeout(Some(Duration::from_secs(1)))?;
         while tls.is_handshaking() {

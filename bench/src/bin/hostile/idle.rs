@@ -4,14 +4,13 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Error, Result, ensure};
+use paxoslease_client::Tls;
 use paxoslease_rig::clock::{now, sleep};
 use paxoslease_rig::{Certificates, Folder, Process, free_ports, paxoslease_beside_this};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rustls::StreamOwned;
 
 use crate::figure;
 
@@ -67,7 +66,7 @@ enum Port {
 struct Node {
     process: Process,
     address: String,
-    trust: Option<Arc<ClientConfig>>,
+    tls: Option<Tls>,
     _folder: Folder,
 }
 
@@ -88,15 +87,15 @@ impl Node {
         };
         command.args([used, &address, other, "off"]);
         command.arg("--data-dir").arg(folder.join("data"));
-        let mut trust = None;
+        let mut settings = None;
         if tls {
             let folder = folder.join("certs");
             let certificates = Certificates::make(&binary, "default", 1, folder)?;
             certificates.add_options(&mut command, 1, "server");
-            trust = Some(crate::trust(&certificates)?);
+            settings = Some(Tls::from_ca_file(certificates.authority())?);
         }
         let process = Process::spawn(command, &folder.join("log"))?;
-        let node = Self { process, address, trust, _folder: folder };
+        let node = Self { process, address, tls: settings, _folder: folder };
         let began_at = now();
         while let Err(error) = node.connect_many(1, exchange) {
             ensure!(began_at.elapsed() < READY_MAX, "{error:#}: {}", node.process.log_tail());
@@ -113,13 +112,10 @@ impl Node {
     fn connect(&self, Exchange { request, end }: Exchange) -> Result<Box<dyn Stream>> {
         let tcp = TcpStream::connect(&self.address)?;
         tcp.set_nodelay(true)?;
-        let mut stream: Box<dyn Stream> = match &self.trust {
+        let tls = self.tls.as_ref().map(|tls| tls.connection(&self.address));
+        let mut stream: Box<dyn Stream> = match tls.transpose().map_err(Error::msg)? {
             None => Box::new(tcp),
-            Some(trust) => {
-                let name = ServerName::try_from("127.0.0.1")?;
-                let connection = ClientConnection::new(Arc::clone(trust), name)?;
-                Box::new(StreamOwned::new(connection, tcp))
-            }
+            Some(tls) => Box::new(StreamOwned::new(tls, tcp)),
         };
         stream.write_all(request.as_bytes())?;
         let (mut reply, mut bytes) = (Vec::new(), [0; 16 * 1024]);

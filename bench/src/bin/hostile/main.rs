@@ -7,18 +7,13 @@
 mod attack;
 mod idle;
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Parser;
 use hdrhistogram::Histogram;
 use paxoslease_bench::peers::{Load, Ours, OursSettings, Service as _, Target, pairs};
 use paxoslease_load::Extent;
-use paxoslease_rig::Certificates;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::{ClientConfig, RootCertStore};
 
 use attack::Attack;
 
@@ -38,8 +33,7 @@ struct Cli {
 
 fn main() -> Result<()> {
     let cli = Cli::parse();
-    let limit = ["--limit", "connections=15000"].map(str::to_owned).to_vec();
-    let settings = OursSettings { options: limit, has_http: true, ..OursSettings::default() };
+    let settings = OursSettings::single("--limit connections=15000");
     if cli.only.as_deref().is_none_or(|only| only == "idle") {
         idle::measure(IDLE_CONNECTIONS)?;
     }
@@ -47,7 +41,7 @@ fn main() -> Result<()> {
     for attack in attack::ALL.iter().filter(wanted) {
         // Each attack gets a new cell, without the leases and connections of the one before.
         let has_tls = attack.needs_tls;
-        let cell = Ours::start(OursSettings { has_tls, ..settings.clone() })?;
+        let cell = Ours::start(OursSettings { has_tls, has_http: true, ..settings.clone() })?;
         measure(&cell, attack, &cli)?;
     }
     Ok(())
@@ -128,17 +122,4 @@ fn load(turn: Duration) -> Load {
         warmup: Duration::from_millis(50),
         ..pairs(4, 4, Extent::Lasting(turn))
     }
-}
-
-/// The TLS settings of a client that trusts these nodes and has no certificate.
-fn trust(certificates: &Certificates) -> Result<Arc<ClientConfig>> {
-    let mut roots = RootCertStore::empty();
-    let authority = CertificateDer::from_pem_file(certificates.authority());
-    roots.add(authority.context("no authority was made")?)?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
 }

@@ -136,41 +136,35 @@ mod tests {
         of.iter().map(|(path, count)| ((*path).to_owned(), *count)).collect()
     }
 
-    fn compared(now: &[(&str, u64)]) -> Comparison {
-        Record::of(counts(&[("pair", 1000), ("renewal", 500)])).compare(&counts(now))
+    /// Whether the comparison of these counts fails, and its line about the path `pair`.
+    fn compared(before: u64, now: &[(&str, u64)]) -> (bool, String) {
+        let comparison = Record::of(counts(&[("pair", before)])).compare(&counts(now));
+        let text = comparison.to_string();
+        let words: Vec<_> = text.lines().nth(1).unwrap_or_default().split_whitespace().collect();
+        (comparison.is_worse(), words.join(" "))
     }
 
     #[test]
-    fn more_instructions_than_the_tolerance_fail() {
-        let worse = compared(&[("pair", 1031), ("renewal", 500)]);
-        assert!(worse.is_worse());
-        let text = worse.to_string();
-        let line = text.lines().find(|line| line.contains("WORSE")).expect("it is named");
-        let words: Vec<_> = line.split_whitespace().collect();
-        assert_eq!(words, ["pair", "1000", "1031", "+3.1%", "WORSE"]);
-        assert!(!compared(&[("pair", 1030), ("renewal", 500)]).is_worse());
-    }
-
-    #[test]
-    fn a_few_instructions_of_a_short_path_do_not_count() {
-        let record = Record::of(counts(&[("reply", 100)]));
-        assert!(!record.compare(&counts(&[("reply", 108)])).is_worse());
-        assert!(record.compare(&counts(&[("reply", 109)])).is_worse());
-        assert!(!record.compare(&counts(&[("reply", 92)])).to_string().contains("gain"));
-    }
-
-    #[test]
-    fn fewer_instructions_pass_with_the_advice_to_record() {
-        let better = compared(&[("pair", 900), ("renewal", 500)]);
-        assert!(!better.is_worse());
-        assert!(better.to_string().contains("record the gain"), "{better}");
-        assert!(!compared(&[("pair", 975), ("renewal", 500)]).to_string().contains("gain"));
+    fn more_instructions_than_both_tolerances_fail() {
+        let gain = "better: record the gain, or it may be lost unnoticed";
+        for (before, now, is_worse, shown) in [
+            (1000, 1031, true, "+3.1% WORSE"),
+            (1000, 1030, false, "+3.0%"),
+            (1000, 975, false, "-2.5%"),
+            (1000, 900, false, &format!("-10.0% {gain}")),
+            (100, 108, false, "+8.0%"),
+            (100, 109, true, "+9.0% WORSE"),
+            (100, 92, false, "-8.0%"),
+        ] {
+            let line = format!("pair {before} {now} {shown}");
+            assert_eq!(compared(before, &[("pair", now)]), (is_worse, line));
+        }
     }
 
     #[test]
     fn a_path_without_a_record_fails_and_vice_versa() {
-        assert!(compared(&[("pair", 1000), ("renewal", 500), ("sweep", 1)]).is_worse());
-        assert!(compared(&[("pair", 1000)]).is_worse());
+        assert!(compared(1000, &[("pair", 1000), ("sweep", 1)]).0);
+        assert_eq!(compared(1000, &[]), (true, "pair 1000 - NOT COUNTED ANY MORE".to_owned()));
     }
 
     #[test]

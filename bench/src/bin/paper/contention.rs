@@ -96,7 +96,12 @@ fn time_plot(samples: &Samples<7, 3>) -> String {
         title: "Time until a client holds the lease".to_owned(),
         x: contenders_axis(),
         y: Axis::log("milliseconds", [1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0]),
-        series: percentile_lines(CONTENDERS.map(f64::from), &CONTESTANTS, samples),
+        series: percentile_lines(
+            CONTENDERS.map(f64::from),
+            &CONTESTANTS,
+            samples,
+            Sample::percentile,
+        ),
     }
     .svg()
 }

@@ -58,7 +58,7 @@ pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
         title: "Time to acquire while messages are lost".to_owned(),
         x: Axis::even("per cent of messages lost", [0.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0]),
         y: Axis::log("milliseconds", [1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0]),
-        series: percentile_lines(losses, &CONTESTANTS, &samples),
+        series: percentile_lines(losses, &CONTESTANTS, &samples, Sample::percentile),
     };
     page.keep("plots/loss.svg", chart.svg());
     page.set("loss_ttl_ms", TTL.as_millis());

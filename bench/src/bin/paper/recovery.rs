@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use paxoslease_bench::page::Page;
-use paxoslease_bench::plot::{Axis, Chart, Series};
+use paxoslease_bench::plot::{Axis, Chart};
 use paxoslease_sim::trace::TrueTime;
 use paxoslease_sim::{Algorithm, ClientId, Clock, Rng, World};
 
-use crate::sample::{Sample, in_millis, millis};
+use crate::sample::{Sample, in_millis, percentile_lines};
 use crate::worlds::{Contestant, Experiment, assert_unbroken, setup, since, started};
 
 const TTLS_MS: [u64; 6] = [500, 1000, 2000, 5000, 10_000, 30_000];
@@ -168,23 +168,12 @@ fn deaths(page: &mut Page) {
 }
 
 fn plot(figures: &[[Figures; TTLS_MS.len()]; CONTESTANTS.len()]) -> String {
-    let series = CONTESTANTS.iter().zip(figures).flat_map(|(contestant, of)| {
-        [(50, "median"), (99, "99th percentile")].map(|(percent, what)| {
-            let points = of.iter().filter_map(|figures| {
-                Some((figures.ttl.as_secs_f64(), millis(figures.late(percent)?)))
-            });
-            Series {
-                name: format!("{}, {what}", contestant.name()),
-                points: points.collect(),
-                look: contestant.look().dashed_if(percent == 99),
-            }
-        })
-    });
+    let ttls = TTLS_MS.map(|ttl| ttl as f64 / 1e3);
     Chart {
         title: "From the end of the dead holder's time to the next holder".to_owned(),
-        x: Axis::log("ttl, seconds", TTLS_MS.map(|ttl| ttl as f64 / 1e3)),
+        x: Axis::log("ttl, seconds", ttls),
         y: Axis::log("milliseconds", [1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0]),
-        series: series.collect(),
+        series: percentile_lines(ttls, &CONTESTANTS, figures, Figures::late),
     }
     .svg()
 }

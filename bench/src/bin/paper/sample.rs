@@ -29,7 +29,7 @@ impl Sample {
     }
 }
 
-pub(crate) fn millis(span: Duration) -> f64 {
+fn millis(span: Duration) -> f64 {
     span.as_secs_f64() * 1e3
 }
 
@@ -80,17 +80,18 @@ pub(crate) fn table<const N: usize, const M: usize>(page: &mut Page, table: Tabl
     page.table(name, &head, &rows.collect::<Vec<_>>());
 }
 
-/// The median and the 99th percentile of each contestant.
-pub(crate) fn percentile_lines<const N: usize, const M: usize>(
+/// The median and the 99th percentile of each contestant, by the varied parameter.
+pub(crate) fn percentile_lines<F, const N: usize, const M: usize>(
     varied: [f64; N],
     contestants: &[Contestant; M],
-    samples: &Samples<N, M>,
+    figures: &[[F; N]; M],
+    percentile: fn(&F, usize) -> Option<Duration>,
 ) -> Vec<Series> {
     let mut series = Vec::new();
-    for (contestant, of) in contestants.iter().zip(samples) {
+    for (contestant, of) in contestants.iter().zip(figures) {
         for (percent, what) in [(50, "median"), (99, "99th percentile")] {
-            let points = varied.iter().zip(of).filter_map(|(varied, sample)| {
-                Some((*varied, millis(sample.percentile(percent)?)))
+            let points = varied.iter().zip(of).filter_map(|(varied, figures)| {
+                Some((*varied, millis(percentile(figures, percent)?)))
             });
             series.push(Series {
                 name: format!("{}, {what}", contestant.name()),

@@ -94,24 +94,6 @@ impl Figures {
         Ok(in_lines(&serde_json::to_value(self)?) + "\n")
     }
 
-    /// Keeps what was not measured again. Sides are compared round by round, so the rows of one
-    /// run belong together; each part about scale is independent.
-    pub(crate) fn complete_from(&mut self, earlier: Self) -> Result<()> {
-        let has_rows = !self.rows.is_empty();
-        if !has_rows {
-            (self.method, self.services, self.rows) =
-                (earlier.method, earlier.services, earlier.rows);
-        }
-        let scale = self.scale.get_or_insert_default();
-        let missing = scale.complete_from(&earlier.scale.unwrap_or_default())?;
-        let is_kept = |trouble: &String| {
-            let is_part = scale::Part::ALL.iter().any(|part| part.title == trouble);
-            if is_part { missing.contains(&trouble.as_str()) } else { !has_rows }
-        };
-        self.troubles.extend(earlier.troubles.into_iter().filter(is_kept));
-        Ok(())
-    }
-
     pub(crate) fn add(&mut self, side: Side, case: Case, turn: Turn) {
         match self.rows.iter_mut().find(|row| (row.side, row.case) == (side, case)) {
             Some(row) => row.turns.push(turn),
@@ -206,50 +188,4 @@ fn in_lines(value: &Value) -> String {
 /// Rounds to [`DIGITS`] significant digits.
 pub(crate) fn rounded(value: f64) -> f64 {
     format!("{value:.*e}", DIGITS - 1).parse().unwrap_or(value)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::case::What;
-
-    fn turn(round: u32, per_second: f64) -> Turn {
-        let latency_us = QUANTILES.to_vec();
-        let shares = Some([0, 7]);
-        Turn { round, per_second, cpu_us: 1.5, load_cpu_us: 1.0, latency_us, shares, failures: 2 }
-    }
-
-    fn figures() -> Figures {
-        let mut figures = Figures {
-            machine: Machine::default(),
-            method: Method { rounds: 3, turn_ms: 1000, warmup_ms: 200 },
-            services: Vec::new(),
-            rows: Vec::new(),
-            troubles: vec!["none to speak of".to_owned()],
-            scale: None,
-        };
-        let case = Case::new(What::Handovers, 16);
-        // The machine slows down from round to round; the ratio does not change.
-        for (round, speed) in [(0, 100.0), (1, 50.0), (2, 10.0)] {
-            figures.add(Side::Ours, case.spread(), turn(round, speed * 2.0));
-            figures.add(Side::Redis, case, turn(round, speed));
-        }
-        figures
-    }
-
-    #[test]
-    fn parts_that_were_not_measured_again_are_kept() {
-        let mut again = figures();
-        (again.rows, again.troubles) = (Vec::new(), vec!["start".to_owned()]);
-        let mut earlier = figures();
-        earlier.troubles.push("memory per held lease".to_owned());
-        again.complete_from(earlier.clone()).expect("plain data");
-        assert_eq!(again.rows.len(), 2);
-        assert_eq!(again.troubles, ["start", "none to speak of", "memory per held lease"]);
-        let mut anew = figures();
-        anew.rows.truncate(1);
-        anew.troubles.clear();
-        anew.complete_from(earlier).expect("plain data");
-        assert_eq!((anew.rows.len(), anew.troubles), (1, vec!["memory per held lease".to_owned()]));
-    }
 }

@@ -13,21 +13,23 @@ mod scale;
 mod side;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use paxoslease_bench::cores;
-use paxoslease_rig::{interrupt, paxoslease_beside_this};
+use paxoslease_rig::interrupt;
 
 use crate::case::Case;
 use crate::figures::Figures;
 use crate::machine::{Machine, Ticks};
 use crate::measure::{Plan, QUICK_SETTLE, Running, SETTLE};
-use crate::scale::Part;
 use crate::side::{Family, Side};
 
+/// Of the pages.
+const FOLDER: &str = "docs";
+/// In the folder of the pages.
 const FIGURES: &str = "benchmarks/benchmarks.json";
 
 /// Measures a cell of three processes beside Redis, Redlock, ZooKeeper and etcd
@@ -39,9 +41,6 @@ struct Cli {
     /// Fewer and shorter turns: less than five minutes, and nothing is written
     #[arg(long)]
     quick: bool,
-    /// Writes the page in spite of `--quick`, or of `--only` some of the parts about scale
-    #[arg(long)]
-    write: bool,
     /// Measures nothing; writes the page from the figures that are there
     #[arg(long)]
     render: bool,
@@ -51,12 +50,6 @@ struct Cli {
     /// Only these beside ours
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PEER,...")]
     peers: Option<Vec<Family>>,
-    /// Where benchmarks.md and benchmarks/ are
-    #[arg(long, value_name = "FOLDER", default_value = "docs")]
-    folder: PathBuf,
-    /// The binary `paxoslease` [default: the one beside this]
-    #[arg(long, value_name = "FILE")]
-    paxoslease: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
@@ -72,43 +65,25 @@ fn main() -> Result<()> {
         return cores::keep_busy(core);
     }
     if cli.render {
-        return render(&cli.folder);
+        return render();
     }
     interrupt::watch()?;
-    cli.refuse_to_mix()?;
-    let mut figures = cli.measure()?;
+    let figures = cli.measure()?;
+    // Sides are compared within a round, so the page has the figures of one whole run.
     let is_whole = !cli.quick && cli.only.is_none() && cli.peers.is_none();
-    if is_whole || cli.write {
-        let path = cli.folder.join(FIGURES);
-        if !is_whole && let Ok(earlier) = fs::read_to_string(&path) {
-            figures.complete_from(Figures::read(&earlier)?)?;
-        }
+    if is_whole {
+        let path = Path::new(FOLDER).join(FIGURES);
         fs::write(&path, figures.to_json()?).with_context(|| path.display().to_string())?;
-        return render(&cli.folder);
+        return render();
     }
-    print!("{}", page::pages(&figures)[0].text()?);
+    print!("{}", page::pages(&figures)?[0].text()?);
     Ok(())
 }
 
 impl Cli {
-    /// Sides are compared within a round, so the page needs the loads of one run. Parts about scale
-    /// have their own rounds, so they may be written alone.
-    fn refuse_to_mix(&self) -> Result<()> {
-        let meant = self.plan().cases.len();
-        let is_some = meant > 0 && meant < case::all(self.quick).len();
-        ensure!(
-            !self.write || (self.peers.is_none() && !is_some),
-            "--write would mix loads or peers of different runs, which are compared by round: omit \
-             --peers, and pass --only for parts about scale only"
-        );
-        Ok(())
-    }
-
     fn measure(&self) -> Result<Figures> {
         let (mut machine, ticks) = (Machine::here(), Ticks::now());
-        let (plan, scale) = (self.plan(), self.scale()?);
-        let is_meant = |part: &Part| self.means(part.title);
-        let parts: Vec<Part> = Part::ALL.into_iter().filter(is_meant).collect();
+        let (plan, scale) = (self.plan(), self.scale());
         let mut figures = Figures {
             machine: Machine::default(),
             method: plan.method(),
@@ -122,12 +97,11 @@ impl Cli {
             figures.services = services.iter().map(|running| running.described.clone()).collect();
             measure::run(&plan, services, &mut figures)?;
         }
-        for part in parts {
-            eprintln!("{}", part.title);
-            let measured = figures.scale.get_or_insert_default();
-            if let Err(error) = part.measure(&scale, measured) {
-                eprintln!("{}: {error:#}", part.title);
-                figures.troubles.push(part.title.to_owned());
+        for (title, measure) in scale::PARTS.iter().filter(|(title, _)| self.means(title)) {
+            eprintln!("{title}");
+            if let Err(error) = measure(&scale, figures.scale.get_or_insert_default()) {
+                eprintln!("{title}: {error:#}");
+                figures.troubles.push((*title).to_owned());
             }
         }
         machine.stolen_percent = figures::rounded(ticks.stolen_percent());
@@ -135,12 +109,9 @@ impl Cli {
         Ok(figures)
     }
 
-    fn scale(&self) -> Result<scale::ScalePlan> {
-        Ok(scale::ScalePlan {
-            paxoslease: self.paxoslease.clone().map_or_else(paxoslease_beside_this, Ok)?,
-            sides: Side::ALL.into_iter().filter(|side| self.wants(*side)).collect(),
-            quick: self.quick,
-        })
+    fn scale(&self) -> scale::ScalePlan {
+        let sides = Side::ALL.into_iter().filter(|side| self.wants(*side)).collect();
+        scale::ScalePlan { sides, quick: self.quick }
     }
 
     fn means(&self, title: &str) -> bool {
@@ -171,17 +142,17 @@ impl Cli {
 fn start(scale: &scale::ScalePlan) -> Result<Vec<Running>> {
     let start = |side: &Side| {
         eprintln!("{}: starting", side.title());
-        let service = side.start(&scale.paxoslease).with_context(|| side.title())?;
+        let service = side.start().with_context(|| side.title())?;
         Running::new(*side, service)
     };
     scale.sides.iter().map(start).collect()
 }
 
 /// Writes the pages from the stored figures.
-fn render(folder: &Path) -> Result<()> {
-    let path = folder.join(FIGURES);
+fn render() -> Result<()> {
+    let path = Path::new(FOLDER).join(FIGURES);
     let json = fs::read_to_string(&path).with_context(|| format!("no {}", path.display()))?;
-    page::pages(&Figures::read(&json)?).iter().try_for_each(|page| page.write(folder))
+    page::pages(&Figures::read(&json)?)?.iter().try_for_each(|page| page.write(FOLDER.as_ref()))
 }
 
 #[cfg(test)]
@@ -194,7 +165,7 @@ mod tests {
         let json = fs::read_to_string(folder.join(FIGURES)).expect("the figures of the page");
         let figures = Figures::read(&json).expect("figures");
         assert_eq!(figures.to_json().expect("plain data"), json);
-        for page in page::pages(&figures) {
+        for page in page::pages(&figures).expect("goals of known figures") {
             page.check(&folder).expect("up to date");
         }
     }

@@ -50,7 +50,7 @@ pub(crate) struct Running {
 impl Running {
     /// Checks that the service works, reads its version, and stops it if it is restless.
     pub(crate) fn new(side: Side, service: Box<dyn Service>) -> Result<Self> {
-        check(&*service)?;
+        check(&*service).with_context(|| format!("{} does not work", side.title()))?;
         let (version, settings) = (service.version()?, service.settings());
         let described = Described { side, version, settings };
         let running = Self { side, service, described, is_settled: false };

@@ -5,6 +5,7 @@ mod numbers;
 mod scale;
 mod speed;
 
+use anyhow::Result;
 use paxoslease_bench::page::Page;
 use paxoslease_bench::plot::Series;
 
@@ -16,7 +17,7 @@ use crate::side::Side;
 const COMMAND: &str = "cargo xtask bench peers -- --render";
 
 /// The page for users, and the goals for maintainers.
-pub(crate) fn pages(figures: &Figures) -> [Page; 2] {
+pub(crate) fn pages(figures: &Figures) -> Result<[Page; 2]> {
     let mut page = Page::new("benchmarks.md", COMMAND, include_str!("benchmarks.md.in"));
     method(&mut page, figures);
     speed::fill(&mut page, figures);
@@ -24,8 +25,8 @@ pub(crate) fn pages(figures: &Figures) -> [Page; 2] {
         scale::fill(&mut page, measured);
     }
     let mut goals = Page::new("../bench/GOALS.md", COMMAND, include_str!("goals.md.in"));
-    goals::fill(&mut goals, figures);
-    [page, goals]
+    goals::fill(&mut goals, figures)?;
+    Ok([page, goals])
 }
 
 /// A line for each side with points.

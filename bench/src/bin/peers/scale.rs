@@ -12,7 +12,6 @@ mod renewed;
 mod stalls;
 mod start;
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -21,7 +20,6 @@ use paxoslease_load::{Extent, Workload};
 use paxoslease_rig::Process;
 use paxoslease_rig::clock::{now, sleep};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 pub(crate) use self::failover::{Clients, MAX_LEASE as FAILOVER_MAX_LEASE, TTL as FAILOVER_TTL};
 pub(crate) use self::memory::MemoryRow;
@@ -36,51 +34,25 @@ const FILL_IN_FLIGHT: u32 = 512;
 const CONNECTIONS: u32 = 4;
 const READY_MAX: Duration = Duration::from_secs(60);
 
-/// One kind of measurement.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
-    /// The field of its rows in [`ScaleFigures`].
-    key: &'static str,
-    /// What `--only` matches.
-    pub(crate) title: &'static str,
-    measure: fn(&ScalePlan) -> Result<Value>,
-}
+/// What `--only` matches, and the measurement, which adds its rows to the figures.
+type Part = (&'static str, fn(&ScalePlan, &mut ScaleFigures) -> Result<()>);
 
-impl Part {
-    pub(crate) const ALL: [Self; 7] = [
-        Self::new("memory", "memory per held lease", |plan| rows(memory::measure(plan))),
-        Self::new("growth", "CPU per pair while leases are held", |p| rows(growth::measure(p))),
-        Self::new("renewed", "pairs beside leases that are renewed", |p| rows(renewed::measure(p))),
-        Self::new("stalls", "stalls with many leases", |plan| rows(stalls::measure(plan))),
-        Self::new("failover", "fail-over", |plan| rows(failover::measure(plan))),
-        Self::new("start", "start", |plan| rows(start::measure(plan))),
-        Self::new("neighbour", "beside a busy neighbour", |plan| rows(neighbour::measure(plan))),
-    ];
-
-    const fn new(
-        key: &'static str,
-        title: &'static str,
-        measure: fn(&ScalePlan) -> Result<Value>,
-    ) -> Self {
-        Self { key, title, measure }
-    }
-
-    /// Adds its rows to the figures; none if it fails.
-    pub(crate) fn measure(&self, plan: &ScalePlan, figures: &mut ScaleFigures) -> Result<()> {
-        let mut all = serde_json::to_value(&*figures)?;
-        all[self.key] = (self.measure)(plan)?;
-        *figures = serde_json::from_value(all)?;
-        Ok(())
-    }
-}
-
-fn rows<R: Serialize>(rows: Result<Vec<R>>) -> Result<Value> {
-    Ok(serde_json::to_value(rows?)?)
-}
+pub(crate) const PARTS: [Part; 7] = [
+    ("memory per held lease", |p, all| memory::measure(p).map(|rows| all.memory = rows)),
+    ("CPU per pair while leases are held", |p, all| {
+        growth::measure(p).map(|rows| all.growth = rows)
+    }),
+    ("pairs beside leases that are renewed", |p, all| {
+        renewed::measure(p).map(|rows| all.renewed = rows)
+    }),
+    ("stalls with many leases", |p, all| stalls::measure(p).map(|rows| all.stalls = rows)),
+    ("fail-over", |p, all| failover::measure(p).map(|rows| all.failover = rows)),
+    ("start", |p, all| start::measure(p).map(|rows| all.start = rows)),
+    ("beside a busy neighbour", |p, all| neighbour::measure(p).map(|rows| all.neighbour = rows)),
+];
 
 #[derive(Clone, Debug)]
 pub(crate) struct ScalePlan {
-    pub(crate) paxoslease: PathBuf,
     pub(crate) sides: Vec<Side>,
     pub(crate) quick: bool,
 }
@@ -97,22 +69,6 @@ pub(crate) struct ScaleFigures {
     pub(crate) neighbour: Vec<neighbour::NeighbourRow>,
 }
 
-impl ScaleFigures {
-    /// Takes the parts that were not measured from an earlier run, and returns their titles.
-    pub(crate) fn complete_from(&mut self, earlier: &Self) -> Result<Vec<&'static str>> {
-        let (mut own, earlier) = (serde_json::to_value(&*self)?, serde_json::to_value(earlier)?);
-        let mut missing = Vec::new();
-        for Part { key, title, .. } in Part::ALL {
-            if own[key].as_array().is_none_or(Vec::is_empty) {
-                own[key] = earlier[key].clone();
-                missing.push(title);
-            }
-        }
-        *self = serde_json::from_value(own)?;
-        Ok(missing)
-    }
-}
-
 impl ScalePlan {
     fn pick<T>(&self, quick: T, full: T) -> T {
         if self.quick { quick } else { full }
@@ -124,25 +80,16 @@ impl ScalePlan {
 
     /// Starts a service. `max_lease` is for PaxosLease only.
     fn start(&self, side: Side, max_lease: Duration) -> Result<Box<dyn Service>> {
-        if side.is_ours() {
-            Ok(Box::new(self.start_ours(side, max_lease)?))
-        } else {
-            side.start(&self.paxoslease)
-        }
+        if side.is_ours() { Ok(Box::new(start_ours(side, max_lease)?)) } else { side.start() }
     }
+}
 
-    /// A PaxosLease cell with metrics.
-    fn start_ours(&self, side: Side, max_lease: Duration) -> Result<Ours> {
-        Ours::start(self.settings_of_ours(side, max_lease))
-    }
-
-    fn settings_of_ours(&self, side: Side, max_lease: Duration) -> OursSettings {
-        let max_lease = format!("{}ms", max_lease.as_millis());
-        let mut settings = side.settings_of_ours(&self.paxoslease);
-        settings.options.extend(["--max-lease".to_owned(), max_lease]);
-        settings.has_http = true;
-        settings
-    }
+/// A PaxosLease cell with metrics.
+fn start_ours(side: Side, max_lease: Duration) -> Result<Ours> {
+    let mut settings = side.settings_of_ours();
+    let max_lease = format!("{}ms", max_lease.as_millis());
+    settings.options.extend(["--max-lease".to_owned(), max_lease]);
+    Ours::start(OursSettings { has_http: true, ..settings })
 }
 
 fn pairs(in_flight: u32, span: Duration) -> Load {
@@ -173,7 +120,7 @@ fn fill(service: &dyn Service, series: u32, leases: u32) -> Result<()> {
 fn await_success(service: &dyn Service, load: &Load, pause: Duration) -> Result<()> {
     let began_at = now();
     while !service.run(load, Target::Spread).is_ok_and(|loaded| loaded.failures() == 0) {
-        ensure!(began_at.elapsed() < READY_MAX, "{} does not serve", service.name());
+        ensure!(began_at.elapsed() < READY_MAX, "it does not serve");
         sleep(pause);
     }
     Ok(())

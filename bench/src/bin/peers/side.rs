@@ -1,26 +1,21 @@
 //! The compared services: their settings, and how each looks in tables and plots.
 
-use std::path::Path;
-
 use anyhow::Result;
 use clap::ValueEnum;
-use paxoslease_bench::peers::{
-    Etcd, Ours, OursSettings, Persistence, Redis, Service, Storage, ZooKeeper,
-};
+use paxoslease_bench::peers::{Etcd, Ours, OursSettings, Redis, Service, Storage, ZooKeeper};
 use paxoslease_bench::plot::{Look, Marker};
 use serde::{Deserialize, Serialize};
 
 use crate::case::Case;
 
 /// How long idle threads of the spinning cell spin before they sleep.
-const SPIN: &str = "50us";
+const SPINNING: &str = "--spin 50us";
 
 /// The compared services; the first is the reference.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Side {
     Redis,
-    RedisSaving,
     Redlock,
     /// With default settings.
     OursDefault,
@@ -42,9 +37,8 @@ pub(crate) enum Family {
 }
 
 impl Side {
-    pub(crate) const ALL: [Self; 10] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Redis,
-        Self::RedisSaving,
         Self::Redlock,
         Self::OursDefault,
         Self::Ours,
@@ -66,7 +60,6 @@ impl Side {
         use Marker::{Circle, Diamond, Square, Triangle};
         match self {
             Self::Redis => (Some(Redis), "Redis, one server", RED, Square),
-            Self::RedisSaving => (Some(Redis), "Redis, one server, saving", RED, Square),
             Self::Redlock => (Some(Redlock), "Redlock, 3 Redis", ORANGE, Triangle),
             Self::OursDefault => (None, "PaxosLease x 3, defaults", GREEN, Diamond),
             Self::Ours => (None, "PaxosLease x 3", GREEN, Circle),
@@ -99,7 +92,7 @@ impl Side {
 
     /// Whether it is another side with other settings: it runs fewer cases.
     pub(crate) const fn is_variant(self) -> bool {
-        matches!(self, Self::RedisSaving | Self::ZooKeeperInMemory | Self::EtcdInMemory)
+        matches!(self, Self::ZooKeeperInMemory | Self::EtcdInMemory)
     }
 
     /// Whether its members are busy without clients, so that they are stopped between their turns.
@@ -128,29 +121,25 @@ impl Side {
             && (!case.spread || self.has_choice())
     }
 
-    pub(crate) fn start(self, paxoslease: &Path) -> Result<Box<dyn Service>> {
+    pub(crate) fn start(self) -> Result<Box<dyn Service>> {
         Ok(match self {
-            Self::Redis => Box::new(Redis::start::<1>(Persistence::Nothing)?),
-            Self::Redlock => Box::new(Redis::start::<3>(Persistence::Nothing)?),
+            Self::Redis => Box::new(Redis::start::<1>()?),
+            Self::Redlock => Box::new(Redis::start::<3>()?),
             Self::ZooKeeper => Box::new(ZooKeeper::start(Storage::Disk)?),
             Self::ZooKeeperInMemory => Box::new(ZooKeeper::start(Storage::Memory)?),
-            Self::RedisSaving => Box::new(Redis::start::<1>(Persistence::Snapshots)?),
             Self::OursDefault | Self::Ours | Self::OursSpinning => {
-                Box::new(Ours::start(self.settings_of_ours(paxoslease))?)
+                Box::new(Ours::start(self.settings_of_ours())?)
             }
             Self::Etcd => Box::new(Etcd::start(Storage::Disk)?),
             Self::EtcdInMemory => Box::new(Etcd::start(Storage::Memory)?),
         })
     }
 
-    pub(crate) fn settings_of_ours(self, paxoslease: &Path) -> OursSettings {
-        let settings = match self {
+    pub(crate) fn settings_of_ours(self) -> OursSettings {
+        match self {
             Self::OursDefault => OursSettings::shipped(),
-            Self::OursSpinning => {
-                OursSettings { spin: Some(SPIN.to_owned()), ..OursSettings::default() }
-            }
-            _ => OursSettings::default(),
-        };
-        OursSettings { binary: Some(paxoslease.to_owned()), ..settings }
+            Self::OursSpinning => OursSettings::single(SPINNING),
+            _ => OursSettings::single(""),
+        }
     }
 }

@@ -1,15 +1,17 @@
 //! Clients beside the load: scrapes, lists and leases over HTTP, each request on a new connection,
 //! and a watch on each node.
 
-use std::io::{ErrorKind, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{BufRead as _, BufReader};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use paxoslease_bench::http;
 use paxoslease_rig::clock::{now, sleep};
+use serde_json::{Value, json};
+use ureq::Agent;
 
 const INTERVAL: Duration = Duration::from_secs(1);
-const TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HttpCounts {
@@ -21,80 +23,42 @@ pub(crate) struct HttpCounts {
 
 /// Sends four requests to every node once a second.
 pub(crate) fn run(endpoints: &[String], span: Duration) -> Result<HttpCounts> {
-    let (began_at, mut counts) = (now(), HttpCounts::default());
-    let watchers = endpoints.iter().map(|endpoint| Watcher::new(endpoint));
-    let mut watchers = watchers.collect::<Result<Vec<_>>>()?;
-    while began_at.elapsed() < span {
-        for endpoint in endpoints {
-            send(endpoint, "GET /metrics", "")?;
-            send(endpoint, "GET /v1/leases?prefix=soak/visit", "")?;
-            let granted = send(
-                endpoint,
-                "POST /v1/leases/soak/visit/acquire",
-                r#"{"ttl":"10s","wait":"5s"}"#,
-            )?;
-            let fence =
-                granted.split("\"fence\":\"").nth(1).and_then(|rest| rest.split('"').next());
-            let fence = fence.with_context(|| format!("no fence in {granted}"))?;
-            let body = format!(r#"{{"fence":"{fence}"}}"#);
-            send(endpoint, "POST /v1/leases/soak/visit/release", &body)?;
-            counts.answered += 4;
-        }
-        for watcher in &mut watchers {
-            counts.changes += watcher.count_changes()?;
-        }
-        sleep(INTERVAL);
-    }
-    Ok(counts)
-}
-
-/// Sends a request on a new connection, and returns the whole reply.
-fn send(endpoint: &str, what: &str, body: &str) -> Result<String> {
-    let mut stream = TcpStream::connect(endpoint)?;
-    stream.set_read_timeout(Some(TIMEOUT))?;
-    stream.write_all(request(endpoint, what, body).as_bytes())?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).with_context(|| format!("{what} at {endpoint}"))?;
-    ensure!(answer.starts_with("HTTP/1.1 200"), "{what} at {endpoint}: {answer}");
-    Ok(answer)
-}
-
-fn request(endpoint: &str, what: &str, body: &str) -> String {
-    format!(
-        "{what} HTTP/1.1\r\nhost: {endpoint}\r\nconnection: close\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    )
-}
-
-struct Watcher {
-    stream: TcpStream,
-    /// The end of the received bytes, where an event may begin.
-    rest: Vec<u8>,
-}
-
-impl Watcher {
-    fn new(endpoint: &str) -> Result<Self> {
-        let mut stream = TcpStream::connect(endpoint)?;
-        stream.write_all(request(endpoint, "GET /v1/watch?prefix=soak/visit", "").as_bytes())?;
-        stream.set_nonblocking(true)?;
-        Ok(Self { stream, rest: Vec::new() })
-    }
-
-    /// How many changes have come since the last call.
-    fn count_changes(&mut self) -> Result<u64> {
-        const EVENT: &[u8] = b"event:";
-        let mut bytes = [0; 16 * 1024];
-        loop {
-            match self.stream.read(&mut bytes) {
-                Ok(0) => anyhow::bail!("a watch ended"),
-                Ok(len) => self.rest.extend_from_slice(&bytes[..len]),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error.into()),
+    let (agent, began_at) = (http::agent(), now());
+    thread::scope(|scope| {
+        let watches = endpoints.iter().map(|endpoint| scope.spawn(|| watch(endpoint, span)));
+        let watches: Vec<_> = watches.collect();
+        let mut answered = 0;
+        while began_at.elapsed() < span {
+            for endpoint in endpoints {
+                visit(&agent, endpoint).with_context(|| endpoint.clone())?;
+                answered += 4;
             }
+            sleep(INTERVAL);
         }
-        let told = self.rest.windows(EVENT.len()).filter(|window| *window == EVENT).count();
-        self.rest.drain(..self.rest.len().saturating_sub(EVENT.len() - 1));
-        Ok(told as u64)
-    }
+        let changes = watches.into_iter().map(|watch| watch.join().expect("no watch panics"));
+        Ok(HttpCounts { answered, changes: changes.sum::<Result<u64>>()? })
+    })
+}
+
+fn visit(agent: &Agent, endpoint: &str) -> Result<()> {
+    agent.get(format!("http://{endpoint}/metrics")).call()?.body_mut().read_to_string()?;
+    let leases = format!("http://{endpoint}/v1/leases");
+    agent.get(format!("{leases}?prefix=soak/visit")).call()?.body_mut().read_to_string()?;
+    let acquire = agent.post(format!("{leases}/soak/visit/acquire"));
+    let mut granted = acquire.send_json(json!({ "ttl": "10s", "wait": "5s" }))?;
+    let granted: Value = granted.body_mut().read_json()?;
+    let release = agent.post(format!("{leases}/soak/visit/release"));
+    release.send_json(json!({ "fence": granted["fence"] }))?.body_mut().read_to_string()?;
+    Ok(())
+}
+
+/// How many changes a watch receives in this time.
+fn watch(endpoint: &str, span: Duration) -> Result<u64> {
+    let began_at = now();
+    let watch = http::agent().get(format!("http://{endpoint}/v1/watch?prefix=soak/visit"));
+    let watch = watch.config().timeout_global(Some(span)).build().call()?;
+    let lines = BufReader::new(watch.into_body().into_reader()).lines().map_while(Result::ok);
+    let changes = lines.filter(|line| line.starts_with("event:")).count();
+    ensure!(began_at.elapsed() >= span, "the watch at {endpoint} ended");
+    Ok(changes as u64)
 }

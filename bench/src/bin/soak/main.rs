@@ -18,7 +18,7 @@ use clap::Parser;
 use paxoslease_bench::peers::{Ours, OursSettings, Service as _};
 use paxoslease_rig::interrupt;
 
-use crate::minute::{Minute, STEADY};
+use crate::minute::Minute;
 
 /// The exit code of `chaos` for a violation, too.
 const VIOLATED: u8 = 3;
@@ -35,13 +35,12 @@ struct Cli {
 fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
     interrupt::watch()?;
-    let options = ["--log", "warn"].map(str::to_owned).to_vec();
-    let defaults = OursSettings::default();
-    let cell = Ours::start(OursSettings { options, has_http: true, has_tls: true, ..defaults })?;
-    let mut report = format!("version {}, {STEADY:?}\n", cell.version()?);
+    let settings = OursSettings::single("--log warn");
+    let cell = Ours::start(OursSettings { has_http: true, has_tls: true, ..settings })?;
+    let mut report = format!("version {}\n", cell.version()?);
     let mut minutes = Vec::new();
     for number in 1..=cli.minutes {
-        let minute = Minute::measure(&cell, STEADY, Duration::from_secs(60))?;
+        let minute = Minute::measure(&cell, Duration::from_secs(60))?;
         println!("{number:>5}/{} min  {minute}", cli.minutes);
         writeln!(report, "{number:>5} min  {minute}")?;
         minutes.push(minute);

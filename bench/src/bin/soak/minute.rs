@@ -4,10 +4,9 @@ use std::fmt;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use hdrhistogram::Histogram;
+use anyhow::{Result, ensure};
 use paxoslease_bench::peers::{Ours, Service as _};
-use paxoslease_load::{Extent, Plan, Report, Workload, run};
+use paxoslease_load::{Extent, Latency, Plan, Workload, run};
 use paxoslease_rig::Process;
 
 use crate::http_clients::{self, HttpCounts};
@@ -17,20 +16,14 @@ const HOT_NAMES: u32 = 16;
 const HOT_SHARE: f64 = 0.1;
 const CONNECTIONS: u32 = 12;
 
-/// The load, the same in every minute. Each lease is renewed twice per [`TTL`].
-pub(crate) const STEADY: Steady =
-    Steady { pairs_per_second: 4000.0, leases: 20_000, renewals_per_second: 4000.0 };
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Steady {
-    /// A tenth of them on few names.
-    pairs_per_second: f64,
-    leases: u32,
-    renewals_per_second: f64,
-}
+/// The rate of pairs and of renewals, the same in every minute. Each lease is renewed twice per
+/// [`TTL`].
+const PER_SECOND: f64 = 4000.0;
+const LEASES: u32 = 20_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Minute {
+    /// From when an operation was due to its last answer.
     pub(crate) pairs: Latency,
     pub(crate) renewals: Latency,
     pub(crate) http: HttpCounts,
@@ -38,14 +31,6 @@ pub(crate) struct Minute {
     pub(crate) failures: u64,
     pub(crate) last_error: Option<String>,
     pub(crate) nodes: Vec<Node>,
-}
-
-/// From when an operation was due to its last answer, in microseconds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Latency {
-    pub(crate) operations: u64,
-    pub(crate) p50: f64,
-    pub(crate) p99: f64,
 }
 
 /// A node at the end of a minute.
@@ -61,9 +46,9 @@ pub(crate) struct Node {
 }
 
 impl Minute {
-    pub(crate) fn measure(cell: &Ours, steady: Steady, span: Duration) -> Result<Self> {
-        let plan = |workload, rate, names: &str| Plan {
-            rate: Some(rate),
+    pub(crate) fn measure(cell: &Ours, span: Duration) -> Result<Self> {
+        let plan = |workload, names: &str| Plan {
+            rate: Some(PER_SECOND),
             names: names.to_owned(),
             extent: Extent::Lasting(span),
             ttl: TTL,
@@ -72,9 +57,8 @@ impl Minute {
             ..Plan::new(cell.endpoints(), workload)
         };
         let mixed = Workload::Mixed { hot_names: HOT_NAMES, hot_share: HOT_SHARE };
-        let pairs = plan(mixed, steady.pairs_per_second, "soak/pair/");
-        let held = Workload::Renew { leases: steady.leases };
-        let renewals = plan(held, steady.renewals_per_second, "soak/held/");
+        let pairs = plan(mixed, "soak/pair/");
+        let renewals = plan(Workload::Renew { leases: LEASES }, "soak/held/");
         let busy_before = busy(cell)?;
         let endpoints = cell.http_endpoints();
         let ([pairs, renewals], http) = thread::scope(|scope| {
@@ -85,6 +69,7 @@ impl Minute {
             (loads, http.join().expect("HTTP clients do not panic"))
         });
         let (pairs, renewals, http) = (pairs?, renewals?, http?);
+        ensure!(pairs.operations > 0 && renewals.operations > 0, "no pair or renewal succeeded");
         let busy_after = busy(cell)?;
         let nodes = cell.members().iter().zip(busy_before.iter().zip(&busy_after));
         let nodes = nodes
@@ -99,8 +84,8 @@ impl Minute {
                 .iter()
                 .map(|load| load.failures() + load.unanswered)
                 .sum(),
-            pairs: Latency::of(&pairs).context("no pair succeeded")?,
-            renewals: Latency::of(&renewals).context("no renewal succeeded")?,
+            pairs: Latency::of(&pairs.whole_nanos),
+            renewals: Latency::of(&renewals.whole_nanos),
             http,
             last_error: pairs.last_error.or(renewals.last_error),
             nodes,
@@ -112,23 +97,11 @@ fn busy(cell: &Ours) -> Result<Vec<Duration>> {
     cell.members().iter().map(Process::cpu).collect()
 }
 
-impl Latency {
-    fn of(load: &Report) -> Option<Self> {
-        let nanos: &Histogram<u64> = &load.whole_nanos;
-        let micros = |quantile| nanos.value_at_quantile(quantile) as f64 / 1000.0;
-        (load.operations > 0).then(|| Self {
-            operations: load.operations,
-            p50: micros(0.5),
-            p99: micros(0.99),
-        })
-    }
-}
-
 impl fmt::Display for Minute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { pairs, renewals, failures, .. } = self;
-        write!(f, "pairs p50 {:.0} us, p99 {:.0} us;", pairs.p50, pairs.p99)?;
-        write!(f, " renewals p50 {:.0} us, p99 {:.0} us;", renewals.p50, renewals.p99)?;
+        write!(f, "pairs p50 {:.0} us, p99 {:.0} us;", pairs.p50_us, pairs.p99_us)?;
+        write!(f, " renewals p50 {:.0} us, p99 {:.0} us;", renewals.p50_us, renewals.p99_us)?;
         let mib = |node: &Node| format!("{:.1} ({:.2})", mib(node.rss), mib(node.allocated));
         let mib: Vec<String> = self.nodes.iter().map(mib).collect();
         let files: Vec<String> = self.nodes.iter().map(|node| node.files.to_string()).collect();

@@ -58,10 +58,10 @@ pub(crate) fn of(minutes: &[Minute]) -> Vec<String> {
         }
     }
     let latencies: [Figure<Minute, f64>; 4] = [
-        ("pairs, p50", |minute| minute.pairs.p50),
-        ("pairs, p99", |minute| minute.pairs.p99),
-        ("renewals, p50", |minute| minute.renewals.p50),
-        ("renewals, p99", |minute| minute.renewals.p99),
+        ("pairs, p50", |minute| minute.pairs.p50_us),
+        ("pairs, p99", |minute| minute.pairs.p99_us),
+        ("renewals, p50", |minute| minute.renewals.p50_us),
+        ("renewals, p99", |minute| minute.renewals.p99_us),
     ];
     for (what, figure) in latencies {
         if let Some((before, after)) = grown(&figure, LATENCY_RATIO, LATENCY_SPARE) {
@@ -80,7 +80,7 @@ pub(crate) fn text(minutes: &[Minute], complaints: &[String]) -> String {
     let mut text = format!(
         "{} operations, {} failures; {} replies over HTTP, {} changes sent to watches\n\
          allocated memory grows by {} MiB an hour after the first minute\n",
-        sum(|minute| minute.pairs.operations + minute.renewals.operations),
+        sum(|minute| minute.pairs.count + minute.renewals.count),
         sum(|minute| minute.failures),
         sum(|minute| minute.http.answered),
         sum(|minute| minute.http.changes),
@@ -122,12 +122,14 @@ fn middle(mut figures: Vec<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use paxoslease_load::Latency;
+
     use crate::http_clients::HttpCounts;
-    use crate::minute::Latency;
 
     /// Equal minutes, changed by `change`, which gets the number of each.
     fn run(minutes: u32, change: impl Fn(u32, &mut Minute)) -> Vec<Minute> {
-        let latency = Latency { operations: 1, p50: 200.0, p99: 900.0 };
+        let (p50_us, p90_us, p99_us) = (200.0, 500.0, 900.0);
+        let latency = Latency { count: 1, p50_us, p90_us, p99_us, p99_9_us: 1e3, max_us: 1e3 };
         let steady = Minute {
             pairs: latency,
             renewals: latency,
@@ -143,37 +145,36 @@ mod tests {
         run
     }
 
-    #[test]
-    fn growth_in_the_first_minute_only_is_flat() {
-        assert_eq!(of(&run(60, |_, _| {})), [""; 0]);
-        let warm =
-            run(60, |number, minute| minute.nodes[0].allocated -= u64::from(number == 0) << 26);
-        assert_eq!(of(&warm), [""; 0]);
-    }
+    /// Minutes, what changes in each, and the complaints.
+    type Case = (u32, fn(u32, &mut Minute), &'static [&'static str]);
 
     #[test]
-    fn a_slow_leak_is_seen_and_noise_is_not() {
-        let leaky = run(60, |number, minute| minute.nodes[1].allocated += u64::from(number) << 15);
-        assert_eq!(of(&leaky), ["node 2 grows by 1.88 MiB an hour"]);
-        let noisy =
-            run(60, |number, minute| minute.nodes[1].allocated += u64::from(number % 2) << 20);
-        assert_eq!(of(&noisy), [""; 0]);
-    }
-
-    #[test]
-    fn latency_that_doubles_is_seen_and_one_bad_minute_is_not() {
-        let slower = run(60, |number, minute| {
-            minute.renewals.p99 *= if number > 40 { 2.0 } else { 1.0 };
-        });
-        assert_eq!(of(&slower), ["renewals, p99: 900 us became 1800"]);
-        let bad =
-            run(60, |number, minute| minute.pairs.p99 *= if number == 59 { 9.0 } else { 1.0 });
-        assert_eq!(of(&bad), [""; 0]);
-    }
-
-    #[test]
-    fn any_failure_is_reported_also_in_a_short_run() {
-        let failing = run(2, |number, minute| minute.failures = u64::from(number));
-        assert_eq!(of(&failing), ["1 failures in minute 2: never answered"]);
+    fn growth_is_seen_and_noise_is_not() {
+        let flat: fn(u32, &mut Minute) = |_, _| {};
+        let cases: [Case; 7] = [
+            (60, flat, &[]),
+            (60, |number, minute| minute.nodes[0].allocated -= u64::from(number == 0) << 26, &[]),
+            (
+                60,
+                |number, minute| minute.nodes[1].allocated += u64::from(number) << 15,
+                &["node 2 grows by 1.88 MiB an hour"],
+            ),
+            (60, |number, minute| minute.nodes[1].allocated += u64::from(number % 2) << 20, &[]),
+            (
+                60,
+                |number, minute| minute.renewals.p99_us *= if number > 40 { 2.0 } else { 1.0 },
+                &["renewals, p99: 900 us became 1800"],
+            ),
+            (60, |number, minute| minute.pairs.p99_us *= if number == 59 { 9.0 } else { 1.0 }, &[]),
+            // A failure is reported also in a short run.
+            (
+                2,
+                |number, minute| minute.failures = u64::from(number),
+                &["1 failures in minute 2: never answered"],
+            ),
+        ];
+        for (minutes, change, complaints) in cases {
+            assert_eq!(of(&run(minutes, change)), complaints);
+        }
     }
 }

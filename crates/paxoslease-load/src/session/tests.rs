@@ -1,6 +1,7 @@
-//! A scripted server and a manual clock.
+//! A scripted server and a manual clock. Loads that run to their end are in `transcript.txt`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use paxoslease_wire::resp::{
     Protocol, Request, put_array, put_bulk, put_error, put_integer, put_simple,
@@ -19,7 +20,7 @@ struct FakeServer {
     waiting: VecDeque<(usize, Vec<u8>)>,
     fence: i64,
     asked: Vec<String>,
-    refusal: Option<&'static str>,
+    refusal: Option<String>,
 }
 
 impl FakeServer {
@@ -29,14 +30,14 @@ impl FakeServer {
         let words: Vec<String> = request.args().iter().map(|word| text_of(word)).collect();
         self.asked.push(words.join(" "));
         let reply = &mut out[link];
-        match (self.refusal, arg(0).as_slice()) {
+        match (&self.refusal, arg(0).as_slice()) {
             (_, b"HELLO") => {
                 Protocol::Resp3.put_map(reply, 1);
                 put_bulk(reply, b"server");
                 put_bulk(reply, b"paxoslease");
             }
             (_, b"SCRIPT") => put_bulk(reply, &arg(2)),
-            (Some(text), _) => put_error(reply, &text),
+            (Some(text), _) => put_error(reply, text),
             (None, b"LEASE.ACQUIRE") if !self.held.contains_key(&arg(1)) => {
                 self.fence += 1;
                 self.held.insert(arg(1), self.fence.to_string().into_bytes());
@@ -172,35 +173,80 @@ impl ScriptedLoad {
     }
 }
 
-#[test]
-fn a_count_of_pairs_is_exactly_that_many_on_names_of_their_own() {
-    let mut load = ScriptedLoad::sized(Workload::Pairs, 8, 3, Extent::Count(100));
-    let report = load.run().expect("a willing server");
-    assert_eq!((report.operations, report.failures(), report.held), (100, 0, 0));
-    assert_eq!(load.asked("LEASE.ACQUIRE"), 100);
-    assert_eq!(load.asked("LEASE.RELEASE"), 100);
-    assert!(load.server.held.is_empty(), "everything was given back");
-    let acquires = load.server.asked.iter().filter(|asked| asked.starts_with("LEASE.ACQUIRE"));
-    let names: BTreeSet<_> = acquires.filter_map(|request| request.split(' ').nth(1)).collect();
-    assert_eq!(names.len(), 100);
-    assert_eq!(report.latency["acquire"].count, 100);
-    assert_eq!(report.latency["release"].count, 100);
-    // A pair is two requests, each with a latency of a millisecond.
-    assert_eq!(report.whole_nanos.len(), 100);
-    assert!((report.whole_nanos.max() as f64 / 2e6 - 1.0).abs() < 0.01, "{report:?}");
-    assert!((report.longest_gap_ms - 2.0).abs() < 1e-9, "{}", report.longest_gap_ms);
+/// The load of a command: a workload, then options of the plan and the server.
+fn scripted(command: &str) -> ScriptedLoad {
+    let options: BTreeMap<&str, &str> =
+        command.split(' ').filter_map(|word| word.split_once('=')).collect();
+    let number = |key: &str| options.get(key).map(|text| text.parse::<u32>().expect("a number"));
+    let workload = match command.split(' ').next() {
+        Some("pairs") => Workload::Pairs,
+        Some("renew") => Workload::Renew { leases: number("leases").expect("leases") },
+        Some("handover") => Workload::Handover,
+        Some("mixed") => Workload::Mixed { hot_names: 2, hot_share: 0.25 },
+        Some("fill") => Workload::Fill,
+        other => panic!("not a workload: {other:?}"),
+    };
+    let mut load = ScriptedLoad::new(workload, |plan| {
+        if options.get("dialect") == Some(&"redis") {
+            plan.dialect = Dialect::Redis;
+        }
+        plan.in_flight = number("in-flight").unwrap_or(plan.in_flight);
+        plan.connections = number("connections").unwrap_or(plan.connections);
+        plan.warmup = MS * number("warmup").unwrap_or(0);
+        plan.rate = number("rate").map(f64::from);
+        plan.extent = match number("lasting") {
+            Some(millis) => Extent::Lasting(MS * millis),
+            None => Extent::Count(number("count").expect("count").into()),
+        };
+    });
+    load.server.refusal = options.get("refusal").map(|text| text.replace('-', " "));
+    if let Some(name) = options.get("held") {
+        load.server.held.insert(name.as_bytes().to_vec(), b"1".to_vec());
+    }
+    load
+}
+
+/// Runs a load to its end: its report, what the server was asked, and what it holds then.
+fn played(command: &str) -> String {
+    let mut load = scripted(command);
+    let report = match load.run() {
+        Ok(report) => report,
+        Err(failure) => return format!("{failure}"),
+    };
+    let Report { operations, held, errors, last_error, behind, seconds, .. } = &report;
+    let mut text =
+        format!("{operations} operations, {held} held, {behind} behind in {seconds:.3} s\n");
+    text +=
+        &format!("{:.0} per second, errors {errors:?}, last {last_error:?}\n", report.per_second);
+    for (kind, latency) in &report.latency {
+        let [p50, max] = [latency.p50_us, latency.max_us].map(|micros| micros / 1e3);
+        text += &format!("{} x {kind}: p50 {p50:.1} ms, longest {max:.1} ms\n", latency.count);
+    }
+    let whole = report.whole_nanos.max() as f64 / 1e6;
+    text += &format!("whole: {whole:.1} ms, longest gap {:.1} ms\n", report.longest_gap_ms);
+    text += &report.shares.map(|shares| format!("{shares:?}\n")).unwrap_or_default();
+    // The first request of each kind, which has its number of words.
+    let mut asked: BTreeMap<(&str, usize), (usize, &str)> = BTreeMap::new();
+    for request in &load.server.asked {
+        let words: Vec<&str> = request.split(' ').collect();
+        asked.entry((words[0], words.len())).or_insert((0, request)).0 += 1;
+    }
+    asked.values().for_each(|(count, first)| text += &format!("asked {count} x {first}\n"));
+    let names = load.server.asked.iter().filter_map(|request| request.split(' ').nth(1));
+    let names: BTreeSet<&str> = names.filter(|name| name.starts_with("load/")).collect();
+    let hot =
+        load.asked("LEASE.ACQUIRE load/000000000") + load.asked("LEASE.ACQUIRE load/000000001");
+    let (left, waiting) = (load.server.held.len(), load.server.waiting.len());
+    text + &format!(
+        "{} names, {hot} acquires of the first two; {left} held, {waiting} waiting",
+        names.len()
+    )
 }
 
 #[test]
-fn redis_is_driven_through_the_same_load() {
-    let mut load = ScriptedLoad::new(Workload::Pairs, |plan| {
-        plan.dialect = Dialect::Redis;
-        plan.extent = Extent::Count(200);
-    });
-    let report = load.run().expect("a willing server");
-    assert_eq!((report.operations, report.failures()), (200, 0));
-    assert_eq!((load.asked("SET"), load.asked("EVALSHA")), (200, 200));
-    assert!(load.server.held.is_empty());
+fn loads_that_run_to_their_end_have_these_reports() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/session/transcript.txt");
+    paxoslease_rig::check_transcript(&path, played);
 }
 
 #[test]
@@ -213,21 +259,6 @@ fn answers_may_come_in_pieces() {
         assert_eq!(load.session.received(0, &reply[..end], load.now), Ok(0), "{end}");
     }
     assert_eq!(load.session.received(0, &reply, load.now), Ok(reply.len()));
-}
-
-#[test]
-fn nothing_counts_before_the_warm_up_is_over_nor_after_the_end() {
-    let mut load = ScriptedLoad::new(Workload::Pairs, |plan| {
-        (plan.in_flight, plan.connections) = (1, 1);
-        (plan.warmup, plan.extent) = (10 * MS, Extent::Lasting(20 * MS));
-    });
-    let report = load.run().expect("a willing server");
-    // A pair takes two steps of a millisecond.
-    assert_eq!(report.operations, 10);
-    assert!((report.seconds - 0.020).abs() < 1e-9, "{}", report.seconds);
-    assert!((report.per_second - 500.0).abs() < 1e-6, "{}", report.per_second);
-    assert!(load.asked("LEASE.RELEASE") > 10);
-    assert!(load.server.held.is_empty());
 }
 
 #[test]
@@ -251,41 +282,6 @@ fn with_a_rate_latency_counts_from_when_a_request_was_due() {
 }
 
 #[test]
-fn what_was_due_and_could_not_be_begun_is_reported() {
-    let mut load = ScriptedLoad::new(Workload::Pairs, |plan| {
-        (plan.in_flight, plan.connections) = (1, 1);
-        (plan.rate, plan.extent) = (Some(1000.0), Extent::Lasting(100 * MS));
-    });
-    let report = load.run().expect("a willing server");
-    // One slot completes a pair in two milliseconds.
-    assert_eq!(report.operations, 50);
-    assert!((45..=51).contains(&report.behind), "{}", report.behind);
-}
-
-#[test]
-fn leases_are_taken_first_then_renewed_in_turn_and_given_back() {
-    let mut load = ScriptedLoad::sized(Workload::Renew { leases: 10 }, 4, 2, Extent::Count(25));
-    let report = load.run().expect("a willing server");
-    assert_eq!((report.operations, report.failures()), (25, 0));
-    assert_eq!(load.asked("LEASE.ACQUIRE"), 10);
-    assert_eq!(load.asked("LEASE.RENEW"), 25);
-    assert_eq!(load.asked("LEASE.RELEASE"), 10);
-    assert!(load.server.held.is_empty());
-    assert_eq!(report.latency.keys().copied().collect::<Vec<_>>(), ["renew"]);
-}
-
-#[test]
-fn filling_takes_every_name_once_and_gives_none_back() {
-    let mut load = ScriptedLoad::sized(Workload::Fill, 4, 2, Extent::Count(25));
-    let report = load.run().expect("a willing server");
-    assert_eq!((report.operations, report.failures()), (25, 0));
-    let names: Vec<_> = (0..25).map(|number| format!("load/{number:09}").into_bytes()).collect();
-    assert!(load.server.held.keys().eq(&names), "{:?}", load.server.held.keys());
-    assert_eq!(load.asked("LEASE.ACQUIRE"), 25);
-    assert_eq!(report.latency.keys().copied().collect::<Vec<_>>(), ["acquire"]);
-}
-
-#[test]
 fn a_lease_that_is_lost_is_an_error_and_taken_anew() {
     let mut load = ScriptedLoad::sized(Workload::Renew { leases: 4 }, 4, 1, Extent::Count(40));
     while load.session.cursor < 4 {
@@ -296,70 +292,6 @@ fn a_lease_that_is_lost_is_an_error_and_taken_anew() {
     assert_eq!(report.errors, BTreeMap::from([("NOTHELD".to_owned(), 4)]));
     assert_eq!(load.asked("LEASE.ACQUIRE"), 8);
     assert_eq!(report.operations, 40 - 4 - 4, "neither the losses nor the acquires are renewals");
-}
-
-#[test]
-fn a_name_to_renew_that_is_held_by_another_ends_the_load() {
-    let mut load = ScriptedLoad::new(Workload::Renew { leases: 64 }, |_| {});
-    load.server.held.insert(b"load/000000003".to_vec(), b"1".to_vec());
-    assert_eq!(load.run().err(), Some(Failure::Taken("load/000000003".to_owned())));
-}
-
-#[test]
-fn clients_that_wait_get_the_name_in_turn() {
-    let mut load = ScriptedLoad::sized(Workload::Handover, 5, 5, Extent::Count(50));
-    let report = load.run().expect("a willing server");
-    let shares = report.shares.expect("of a hand-over");
-    assert_eq!((shares.clients, shares.max, shares.min), (5, 10, 10));
-    assert!(shares.handovers >= 49, "{shares:?}");
-    assert!(load.server.held.is_empty() && load.server.waiting.is_empty());
-    assert!(load.server.asked.iter().all(|request| !request.contains("NOTIFY")));
-}
-
-#[test]
-fn clients_that_share_a_connection_wait_by_notify() {
-    let mut load = ScriptedLoad::sized(Workload::Handover, 6, 2, Extent::Count(60));
-    let report = load.run().expect("a willing server");
-    assert_eq!(report.operations, 60);
-    assert_eq!(report.shares.map(|shares| (shares.max, shares.min)), Some((10, 10)));
-    assert!(load.server.held.is_empty());
-    assert!(load.asked("LEASE.ACQUIRE load/000000000 15000 WAIT 5000 NOTIFY 5") >= 10);
-}
-
-#[test]
-fn redis_is_polled_until_the_name_is_free() {
-    let mut load = ScriptedLoad::new(Workload::Handover, |plan| {
-        plan.dialect = Dialect::Redis;
-        (plan.in_flight, plan.connections, plan.extent) = (3, 3, Extent::Count(30));
-    });
-    let report = load.run().expect("a willing server");
-    assert_eq!((report.operations, report.held), (30, 0));
-    assert!(load.asked("SET") > 30, "some tries found it held");
-    assert!(load.server.held.is_empty());
-}
-
-#[test]
-fn a_share_of_a_mixed_load_goes_to_few_names() {
-    let workload = Workload::Mixed { hot_names: 2, hot_share: 0.25 };
-    let mut load = ScriptedLoad::new(workload, |plan| plan.extent = Extent::Count(4000));
-    let report = load.run().expect("a willing server");
-    let hot =
-        load.asked("LEASE.ACQUIRE load/000000000") + load.asked("LEASE.ACQUIRE load/000000001");
-    assert!((850..1150).contains(&hot), "{hot}");
-    assert!(report.held > 0, "64 at once on two names collide");
-    assert_eq!(report.operations + report.held, 4000);
-}
-
-#[test]
-fn passing_errors_are_counted_and_lasting_ones_end_the_load() {
-    let mut load = ScriptedLoad::new(Workload::Pairs, |plan| plan.extent = Extent::Count(100));
-    load.server.refusal = Some("NOQUORUM only one of three answers");
-    let report = load.run().expect("it goes on");
-    assert_eq!((report.operations, report.failures()), (0, 100));
-    assert_eq!(report.last_error.as_deref(), Some("NOQUORUM only one of three answers"));
-    let mut load = ScriptedLoad::new(Workload::Pairs, |_| {});
-    load.server.refusal = Some("TTL at most 10s");
-    assert_eq!(load.run().err(), Some(Failure::Refused("TTL at most 10s".to_owned())));
 }
 
 #[test]

@@ -229,6 +229,11 @@ fn neighbour(page: &mut Page, scale: &ScaleFigures) {
     page.table("neighbour", &head, &rows.collect::<Vec<_>>());
 }
 
+/// The ratios of each round.
+fn beside(one: &[f64], other: &[f64]) -> Option<Spread> {
+    Spread::of(one.iter().zip(other).map(|(one, other)| one / other).collect())
+}
+
 fn spread(values: &[f64], shown: fn(f64) -> String) -> String {
     Spread::of(values.to_vec()).map(|spread| with_range(spread, shown)).unwrap_or_default()
 }
@@ -239,11 +244,6 @@ fn millis(value: f64) -> String {
 
 fn seconds(span: Duration) -> String {
     format!("{}s", span.as_secs())
-}
-
-/// The ratios of each round.
-fn beside(one: &[f64], other: &[f64]) -> Option<Spread> {
-    Spread::of(one.iter().zip(other).map(|(one, other)| one / other).collect())
 }
 
 fn median(values: &[f64]) -> Option<f64> {

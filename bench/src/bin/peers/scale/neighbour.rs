@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use paxoslease_bench::cores::{self, Busy, Want};
+use paxoslease_bench::cores::{self, Busy};
 use serde::{Deserialize, Serialize};
 
 use super::ScalePlan;
@@ -37,7 +37,7 @@ pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<NeighbourRow>> {
     let blocking = plan.start(Side::Ours, MAX_LEASE)?;
     let spinning = plan.start(Side::OursSpinning, MAX_LEASE)?;
     let taken = *cores::all().last().context("cannot tell which cores there are")?;
-    let neighbour = Busy::on(taken, Want::Share)?;
+    let neighbour = Busy::sharing(taken)?;
     let mut rows: Vec<NeighbourRow> =
         CASES.map(|case| NeighbourRow { case, blocking: Vec::new(), spinning: Vec::new() }).into();
     for round in 0..plan.pick(1, 4) {

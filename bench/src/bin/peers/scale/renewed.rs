@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
-use paxoslease_bench::peers::{Persistence, Redis};
+use paxoslease_bench::peers::Redis;
 use paxoslease_load::{Dialect, Extent, Report, Workload};
 use paxoslease_rig::clock::sleep;
 use serde::{Deserialize, Serialize};
 
-use super::{HELD_FOR, ScalePlan};
+use super::{HELD_FOR, ScalePlan, start_ours};
 use crate::figures::rounded;
 use crate::side::Side;
 
@@ -64,10 +64,10 @@ pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<RenewedRow>> {
     for side in plan.among(&SIDES) {
         eprintln!("{}: many leases renewed, pairs beside", side.title());
         let measured = if side.is_ours() {
-            let cell = plan.start_ours(side, HELD_FOR)?;
+            let cell = start_ours(side, HELD_FOR)?;
             row(plan, side, Dialect::Paxoslease, &cell.endpoints()[0])
         } else {
-            let redis = Redis::start::<1>(Persistence::Nothing)?;
+            let redis = Redis::start::<1>()?;
             row(plan, side, Dialect::Redis, &redis.endpoints()[0])
         };
         rows.push(measured?);

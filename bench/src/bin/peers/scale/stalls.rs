@@ -18,7 +18,7 @@ use paxoslease_rig::clock::{now, sleep};
 use serde::{Deserialize, Serialize};
 
 use super::renewed::Latency;
-use super::{ScalePlan, metrics, millis};
+use super::{ScalePlan, metrics, millis, start_ours};
 use crate::figures::rounded;
 use crate::side::Side;
 
@@ -71,7 +71,7 @@ pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<StallsRow>> {
     if !plan.sides.contains(&Side::Ours) {
         return Ok(Vec::new());
     }
-    let cell = plan.start_ours(Side::Ours, MAX_LEASE)?;
+    let cell = start_ours(Side::Ours, MAX_LEASE)?;
     let leases = plan.pick(QUICK_LEASES, LEASES);
     let mut probe =
         Probe { cell: &cell, rows: Vec::new(), began_at: now(), nanos: Histogram::new(3)? };
