@@ -46,8 +46,7 @@ impl Served {
         let put = |out: &mut Vec<u8>, name: &[u8], _fence| put_acquire(out, name);
         self.exchange(put, |fence, reply| {
             let granted = reply.items().and_then(|mut items| items.next());
-            let granted = granted.and_then(Value::integer).context("a name is not free")?;
-            *fence = granted.cast_unsigned();
+            *fence = granted.and_then(Value::decimal).context("a name is not free")?;
             Ok(())
         })
     }
