@@ -290,7 +290,9 @@ mod tests {
         assert_eq!(first["paxoslease_acquires_total granted"], 0.0);
         assert_eq!(first["paxoslease_renewals_total refused"], 0.0);
         assert_eq!(first["paxoslease_messages_dropped_total queue_full"], 0.0);
-        assert_eq!(first["paxoslease_messages_dropped_total not_member"], 0.0);
+        for reason in ["not_member", "ttl_too_long", "ballot_not_senders", "table_full"] {
+            assert_eq!(first[&*format!("paxoslease_messages_dropped_total {reason}")], 0.0);
+        }
         assert!(!first.keys().any(|key| key.starts_with("paxoslease_messages_total")));
         assert!(!first.contains_key("paxoslease_limited_total watch"));
 

@@ -230,7 +230,12 @@ fn a_reset_respects_a_readable_record() {
     let disk = VolatileFiles::with_record(record(PLAIN.counter + 9, 90_000));
     let (counter, longest) = (PLAIN.counter + 10, Ttl::from_millis(90_000).expect("not zero"));
     let start = Start::NoRecord { counter, longest, disk: true };
-    assert_eq!(disk.start(RESET).expect("starts"), Startup::Empty { start, reset: true });
+    let started = disk.start(RESET).expect("starts");
+    assert_eq!(started, Startup::Empty { start, reset: true });
+    // R6: leases that are longer than today's `max_lease` may be held.
+    let mut shard = started.new_shard();
+    assert!(shard.quarantine_remaining(Instant::ZERO) >= longest.as_duration());
+    assert!(matches!(shard.poll_event(), Some(Event::Persist(_))), "the new record");
 }
 
 #[test]

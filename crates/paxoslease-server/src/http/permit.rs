@@ -258,6 +258,32 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_route_requires_what_it_is_about() {
+        let document: serde_json::Value =
+            serde_json::from_str(super::super::OPENAPI).expect("JSON");
+        let routes = document["paths"].as_object().expect("paths").keys();
+        let taken: std::collections::BTreeMap<&str, Takes> =
+            routes.map(|route| (route.as_str(), takes(Some(route)))).collect();
+        let expected = [
+            ("/", Takes::Verb(Verb::Admin)),
+            ("/healthz", Takes::Nothing),
+            ("/metrics", Takes::Verb(Verb::Admin)),
+            ("/openapi.json", Takes::Nothing),
+            ("/readyz", Takes::Nothing),
+            ("/v1/cell", Takes::Status),
+            ("/v1/leases", Takes::Verb(Verb::Read)),
+            ("/v1/leases/{name}", Takes::Verb(Verb::Read)),
+            ("/v1/leases/{name}/acquire", Takes::Verb(Verb::Acquire)),
+            ("/v1/leases/{name}/release", Takes::Release),
+            ("/v1/leases/{name}/renew", Takes::Verb(Verb::Acquire)),
+            ("/v1/watch", Takes::Verb(Verb::Read)),
+        ];
+        assert_eq!(taken, expected.into());
+        assert_eq!(takes(Some("/v1/other")), Takes::Verb(Verb::Admin));
+        assert_eq!(takes(None), Takes::Token);
+    }
+
+    #[test]
     fn a_request_that_was_not_authorized_has_no_permit() {
         let refused = Permit::of(&Extensions::new()).map(drop);
         assert_eq!(refused, Err(Refusal::Denied(Denied::NoToken)));

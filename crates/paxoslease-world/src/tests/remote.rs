@@ -78,6 +78,18 @@ fn a_caller_that_stops_waiting_leaves_the_queue() {
 }
 
 #[test]
+fn a_grant_that_no_caller_looked_at_is_released() {
+    let cell = TestCell::new(3);
+    let remote = cell.node(1).remote();
+    let unseen = acquire(&remote, "x", "", Duration::ZERO);
+    take(&remote, "y");
+    inspect(&remote, "x");
+    drop(unseen);
+    inspect(&remote, "x");
+    take(&cell.node(2).remote(), "x");
+}
+
+#[test]
 fn no_caller_waits_for_a_node_that_is_gone() {
     let cell = TestCell::new(3);
     let (first, second) = (cell.node(1).remote(), cell.node(2).remote());

@@ -267,7 +267,9 @@ fn a_flood_of_strangers_does_not_keep_a_peer_out_for_good() {
     let mut strangers = (0..).map(ConnId);
     let mut flood = |peers: &mut Peers, sockets: &mut TestSockets| {
         for stranger in strangers.by_ref().take(UNIDENTIFIED_MAX) {
-            peers.accepted(sockets, START, stranger);
+            let closed = sockets.closed.len();
+            let is_one_too_many = peers.accepted(sockets, START, stranger);
+            assert_eq!(sockets.closed.len() - closed, usize::from(is_one_too_many));
         }
     };
     flood(&mut peers, sockets);

@@ -48,6 +48,7 @@ fn a_waiter_whose_end_cannot_be_noticed_is_told_so() {
         }
         waiter.expect_close();
     });
+    cell[1].wait_for_no_waiters();
     cell[1].wait_for_limit("out_of_sight", 1);
 }
 
