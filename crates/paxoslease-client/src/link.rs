@@ -44,7 +44,7 @@ pub(crate) enum LinkError {
     Io(io::Error),
     #[error("{0}")]
     Tls(String),
-    #[error("it does not speak RESP: {0}")]
+    #[error("the reply is not valid RESP: {0}")]
     Resp(#[from] RespError),
     #[error("no answer in time")]
     Timeout,

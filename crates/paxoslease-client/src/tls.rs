@@ -136,7 +136,9 @@ impl Tls {
             None => {
                 let host = host(endpoint);
                 let name = ServerName::try_from(host.to_owned());
-                name.map_err(|_| format!("no certificate can be for the host {host:?}"))?
+                name.map_err(|_| {
+                    format!("{host:?} is not a valid TLS server name; pass --tls-server-name")
+                })?
             }
         };
         ClientConnection::new(Arc::clone(&self.config), name).map_err(|error| explain(&error))

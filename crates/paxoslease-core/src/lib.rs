@@ -74,4 +74,5 @@ pub use refusal::{BallotProblem, CommandError, Refusal};
 pub use rng::Rng;
 pub use rules::{Rule, Rules};
 pub use shard::{Acquire, Renew, Shard, Snapshot, Start};
+pub use storage::permits::Permits;
 pub use storage::text::{Holder, Label, Name, Text, TextError};

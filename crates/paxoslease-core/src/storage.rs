@@ -3,6 +3,7 @@
 //! Knows nothing of leases and time.
 
 mod index;
+pub(crate) mod permits;
 pub(crate) mod table;
 pub(crate) mod text;
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use paxoslease_core::{Belief, Holder, Label, Name, Ttl};
+use paxoslease_core::{Belief, Holder, Label, Name, Permits, Ttl};
 
 use crate::block_on;
 use crate::error::{AcquireError, AskError};
@@ -26,6 +26,7 @@ pub struct Acquire<'a> {
     holder: Option<&'a str>,
     ttl: Duration,
     wait: Duration,
+    permits: Option<u64>,
 }
 
 impl fmt::Debug for Acquire<'_> {
@@ -43,7 +44,7 @@ impl<'a> Acquire<'a> {
         ttl: Duration,
         wait: Duration,
     ) -> Self {
-        Self { transport, name, holder: None, ttl, wait }
+        Self { transport, name, holder: None, ttl, wait, permits: None }
     }
 
     /// How long the lease lasts unless it is renewed: 50 ms to the cell's `max_lease`. If this
@@ -66,6 +67,14 @@ impl<'a> Acquire<'a> {
         self
     }
 
+    /// Asks for one of `permits` permits of a semaphore, 1 to 64, so that this many holders can
+    /// have one at a time. Each permit is a lease of its own, with its own fence: that of permit 2
+    /// of `gpu` has the name `gpu#2`. All holders must name the same number.
+    pub const fn permits(mut self, permits: u64) -> Self {
+        self.permits = Some(permits);
+        self
+    }
+
     /// Asks for a lease without a guard: it is not renewed, and not released when it is dropped.
     pub const fn detached(self) -> Detached<'a> {
         Detached(self)
@@ -85,13 +94,17 @@ impl<'a> Acquire<'a> {
         Ok(Label::new(name, Holder::new(holder).map_err(AcquireError::Holder)?))
     }
 
+    fn checked(&self) -> Result<(Ttl, AcquiringState), AcquireError> {
+        let out_of_bounds = |count| Permits::new(count).ok_or(AcquireError::Permits(count));
+        let permits = self.permits.map(out_of_bounds).transpose()?;
+        let label = self.label()?;
+        Ok((checked_ttl(self.ttl)?, AcquiringState::Unsent { label, wait: self.wait, permits }))
+    }
+
     fn into_acquiring<T: Lease>(self) -> Acquiring<T> {
         let span = tracing::debug_span!("acquire", name = self.name, ttl = ?self.ttl);
-        let checked = self.label().and_then(|label| Ok((label, checked_ttl(self.ttl)?)));
-        let (ttl, state) = match checked {
-            Ok((label, ttl)) => (ttl, AcquiringState::Unsent { label, wait: self.wait }),
-            Err(error) => (Ttl::MIN, AcquiringState::Refused(error)),
-        };
+        let refused = |error| (Ttl::MIN, AcquiringState::Refused(error));
+        let (ttl, state) = self.checked().unwrap_or_else(refused);
         Acquiring { transport: self.transport, state, ttl, span, lease: PhantomData }
     }
 }
@@ -166,9 +179,9 @@ impl Lease for Grant {
     const RENEWED: bool = false;
 
     fn granted(granted: Granted) -> Self {
-        let Granted { transport, ticket, ttl, belief, waited, .. } = granted;
+        let Granted { transport, ticket, label, ttl, belief, waited } = granted;
         transport.tickets().put(ticket);
-        Self::new(transport.clock().clone(), belief, ttl, waited)
+        Self::new(transport.clock().clone(), label, belief, ttl, waited)
     }
 
     fn release(granted: Granted) {
@@ -194,7 +207,7 @@ pub struct Acquiring<T: Lease> {
 
 enum AcquiringState {
     Refused(AcquireError),
-    Unsent { label: Label, wait: Duration },
+    Unsent { label: Label, wait: Duration, permits: Option<Permits> },
     Asked { ticket: Arc<Ticket>, label: Label },
     Done,
 }
@@ -213,10 +226,12 @@ impl Granted {
         label: Label,
         ttl: Ttl,
     ) -> Option<Self> {
-        let (belief, waited) = {
+        let (belief, waited, permit) = {
             let state = ticket.lock();
-            (state.belief?, state.waited)
+            (state.belief?, state.waited, state.permit)
         };
+        let permit = permit.and_then(|number| label.permit(number).ok());
+        let label = permit.unwrap_or(label);
         Some(Self { transport: Arc::clone(transport), ticket, label, ttl, belief, waited })
     }
 }
@@ -229,7 +244,7 @@ impl<T: Lease> Future for Acquiring<T> {
         let _entered = this.span.enter();
         match std::mem::replace(&mut this.state, AcquiringState::Done) {
             AcquiringState::Refused(error) => Poll::Ready(Err(error)),
-            AcquiringState::Unsent { label, wait } => {
+            AcquiringState::Unsent { label, wait, permits } => {
                 let ticket = this.transport.tickets().take();
                 ticket.lock().wait(context.waker());
                 let request = AcquireRequest {
@@ -237,6 +252,7 @@ impl<T: Lease> Future for Acquiring<T> {
                     label: label.clone(),
                     ttl: this.ttl,
                     wait,
+                    permits,
                     renewed: T::RENEWED,
                 };
                 if this.transport.ask(label.name(), Request::Acquire(request)).is_err() {

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use paxoslease_core::{TextError, TtlError};
+use paxoslease_core::{Permits, TextError, TtlError};
 
 use crate::limit::Limit;
 use crate::watch::LeaseInfo;
@@ -80,8 +80,8 @@ pub struct Quarantine {
 }
 
 impl Quarantine {
-    const SINCE_RESTART: &str = "this node was restarted, and leases that it granted may still be \
-                                 held; too few other nodes vote; retry then, or ask another node";
+    const SINCE_RESTART: &str = "this node has just started, and leases that it granted before \
+                                 may still be held; too few other nodes vote; retry then, or ask another node";
     const NO_RECORD: &str = "this node has no record, so leases that it granted may still be held; \
                              too few other nodes vote; retry then, or, if this cell never ran \
                              before, start each node with --new-cell (in Rust: new_cell(true))";
@@ -121,6 +121,9 @@ pub enum AcquireError {
     /// The holder text is out of bounds.
     #[error("bad holder: {0}")]
     Holder(TextError),
+    /// The number of permits is out of bounds.
+    #[error("{0} permits; a semaphore has 1 to {max}", max = Permits::MAX)]
+    Permits(u64),
     /// The request was not answered.
     #[error(transparent)]
     Ask(#[from] AskError),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use paxoslease_clock::Clock;
-use paxoslease_core::{Belief, Ttl};
+use paxoslease_core::{Belief, Label, Ttl};
 
 /// A lease without a guard, from [`Acquire::detached`](crate::Acquire::detached) or from a
 /// renewal by fence.
@@ -13,6 +13,7 @@ use paxoslease_core::{Belief, Ttl};
 #[derive(Clone, Debug)]
 pub struct Grant {
     clock: Clock,
+    label: Label,
     belief: Belief,
     ttl: Ttl,
     waited: Duration,
@@ -21,8 +22,20 @@ pub struct Grant {
 impl Grant {
     /// What a transport makes of a grant. `waited` is how long the request was queued.
     #[must_use]
-    pub const fn new(clock: Clock, belief: Belief, ttl: Ttl, waited: Duration) -> Self {
-        Self { clock, belief, ttl, waited }
+    pub const fn new(
+        clock: Clock,
+        label: Label,
+        belief: Belief,
+        ttl: Ttl,
+        waited: Duration,
+    ) -> Self {
+        Self { clock, label, belief, ttl, waited }
+    }
+
+    /// The name of the lease: that of the permit, if one of a semaphore was acquired.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.label.name().as_str()
     }
 
     /// The fencing token: greater for every later tenure of the same name, constant in a tenure.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paxoslease_clock::Clock;
-use paxoslease_core::{Belief, Holder, Label, Name, Tenure, Ttl, TtlError};
+use paxoslease_core::{Belief, Holder, Label, Name, Permits, Tenure, Ttl, TtlError};
 
 pub use crate::watch::{Subscription, prefix_of, subscribe};
 pub use guards::{Due, Guard, GuardId, Guards, is_worthwhile};
@@ -78,6 +78,8 @@ pub struct AcquireRequest {
     pub ttl: Ttl,
     /// How long to queue while another holder has the lease.
     pub wait: Duration,
+    /// Set for one permit of the semaphore with this name, instead of the lease of the name.
+    pub permits: Option<Permits>,
     /// Whether the serving thread renews the lease ([`LeaseGuard`](crate::LeaseGuard)), or the
     /// caller does ([`Grant`]).
     pub renewed: bool,
@@ -100,10 +102,10 @@ pub async fn renew(
     };
     let (reply, answer) = oneshot::channel();
     let label = Label::new(name, Holder::NONE);
-    let request = Request::RenewTenure { label, tenure, ttl, reply };
+    let request = Request::RenewTenure { label: label.clone(), tenure, ttl, reply };
     transport.ask(name, request).map_err(|_| AskError::Stopped)?;
     let (belief, ttl) = answer.await.unwrap_or_else(|_| Err(AskError::Stopped.into()))?;
-    Ok(Grant::new(transport.clock().clone(), belief, ttl, Duration::ZERO))
+    Ok(Grant::new(transport.clock().clone(), label, belief, ttl, Duration::ZERO))
 }
 
 /// Releases a lease by its fence, which may come from another process.

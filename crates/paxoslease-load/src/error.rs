@@ -35,7 +35,7 @@ pub enum LoadError {
     Fill { endpoint: String, text: String },
     #[error("{name} is held by another; choose other names, or wait until its ttl is over")]
     Taken { name: String },
-    #[error("{endpoint} does not speak as expected: {text}; is this its port for clients?")]
+    #[error("unexpected reply from {endpoint}: {text}; is this its client port?")]
     Garbled { endpoint: String, text: String },
     #[error("cannot wait for sockets: {0}")]
     System(#[from] io::Error),

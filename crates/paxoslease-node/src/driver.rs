@@ -9,6 +9,7 @@ mod counters;
 mod lists;
 mod peers;
 mod requests;
+mod semaphores;
 mod sockets;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -39,6 +40,7 @@ pub(crate) use counters::publish_peer;
 #[cfg(feature = "simulation")]
 pub(crate) use lists::{SLOTS_PER_TURN as LIST_SLOTS_PER_TURN, WAITING_MAX as LISTS_WAITING_MAX};
 pub(crate) use peers::{Identity, PeerTimeouts, Peers};
+use semaphores::Semaphores;
 pub(crate) use sockets::Sockets;
 pub use sockets::{ConnId, Connections};
 
@@ -98,6 +100,7 @@ pub(crate) struct Driver {
     /// Guards whose leases a node that stops has not released yet.
     handing_over: Vec<Guard>,
     lists: Lists,
+    semaphores: Semaphores,
     /// Answers for front-ends and other threads.
     answers: Vec<(ReplyTo, Answer)>,
     /// Shards whose front-ends want hints, and the new hints.
@@ -142,6 +145,7 @@ impl Driver {
             leaving_until: None,
             handing_over: Vec::new(),
             lists: Lists::default(),
+            semaphores: Semaphores::default(),
             answers: Vec::new(),
             hinted: Vec::new(),
             hints: Vec::new(),

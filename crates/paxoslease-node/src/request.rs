@@ -5,12 +5,13 @@
 //! ([`ReplyTo`]). The shard remembers nothing about requests of clients.
 
 use std::fmt;
-use std::num::ParseIntError;
+use std::num::{NonZeroU8, ParseIntError};
 use std::str::FromStr;
 use std::time::Duration;
 
 use paxoslease_core::{
-    CommandError, Holder, Instant, Label, Name, Sighting, Tenure, Token, Ttl, TtlError,
+    CommandError, Holder, Instant, Label, Name, Permits, Sighting, Tenure, TextError, Token, Ttl,
+    TtlError,
 };
 use paxoslease_holder::{AskError, Filter, Limit, Quarantine};
 use paxoslease_wire::ShardId;
@@ -21,7 +22,7 @@ pub const REQUEST_IDS_MAX: u64 = 1 << 46;
 /// The caller of a request, and the number that it gave to the request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReplyTo {
-    /// The shard whose front-end asked, [`Self::REMOTE`] or [`Self::EMBEDDED`].
+    /// The shard whose front-end asked, or one of the constants below.
     pub(crate) origin: u16,
     pub(crate) id: u64,
 }
@@ -41,6 +42,8 @@ impl ReplyTo {
     pub(crate) const REMOTE: u16 = 0x7fff;
     /// The origin of requests by handles and guards of this process.
     pub(crate) const EMBEDDED: u16 = 0x7ffe;
+    /// The origin of requests for the permits of a semaphore, within a shard.
+    pub(crate) const PERMITS: u16 = 0x7ffd;
 
     pub(crate) fn token(self, kind: RequestKind) -> Token {
         debug_assert!(self.id < REQUEST_IDS_MAX && self.origin <= Self::REMOTE);
@@ -113,13 +116,10 @@ pub enum Request<'a> {
         ttl: Duration,
         /// How long to queue while another holder has the lease.
         wait: Duration,
-    },
-    /// Like [`Self::Acquire`], but never queues. The caller retries, so only a grant is counted.
-    Try {
-        /// The name and the holder.
-        lease: CowLabel<'a>,
-        /// How long the lease should last unless it is renewed.
-        ttl: Duration,
+        /// Set for one permit of the semaphore with this name, instead of the lease of the name.
+        permits: Option<Permits>,
+        /// Whether the caller retries, so only a grant is counted.
+        is_retried: bool,
     },
     /// P8: withdraws the acquire with the same number. That acquire is answered with
     /// [`Answer::Abandoned`], unless another answer is on its way already. The caller releases a
@@ -163,12 +163,18 @@ pub enum Request<'a> {
     },
 }
 
-impl Request<'_> {
+impl<'a> Request<'a> {
+    /// An acquire of a lease, without options.
+    #[must_use]
+    pub const fn acquire(lease: CowLabel<'a>, ttl: Duration, wait: Duration) -> Self {
+        Self::Acquire { lease, ttl, wait, permits: None, is_retried: false }
+    }
+
     pub(crate) const fn kind(&self) -> RequestKind {
         match self {
+            Self::Acquire { is_retried: true, .. } => RequestKind::Try,
             // An abandon withdraws the acquire itself.
             Self::Acquire { .. } | Self::Abandon { .. } => RequestKind::Acquire,
-            Self::Try { .. } => RequestKind::Try,
             Self::Renew { .. } => RequestKind::Renew,
             Self::Release { .. } | Self::Inspect { .. } | Self::List { .. } => RequestKind::Other,
         }
@@ -178,7 +184,6 @@ impl Request<'_> {
     pub(crate) fn shard(&self, count: u16) -> u16 {
         match self {
             Self::Acquire { lease, .. }
-            | Self::Try { lease, .. }
             | Self::Abandon { lease }
             | Self::Renew { lease, .. }
             | Self::Release { lease, .. }
@@ -201,10 +206,9 @@ impl Request<'_> {
     /// Copies the texts, so that the request can go to another thread.
     pub(crate) fn into_owned(self) -> Request<'static> {
         match self {
-            Self::Acquire { lease, ttl, wait } => {
-                Request::Acquire { lease: lease.into_owned(), ttl, wait }
+            Self::Acquire { lease, ttl, wait, permits, is_retried } => {
+                Request::Acquire { lease: lease.into_owned(), ttl, wait, permits, is_retried }
             }
-            Self::Try { lease, ttl } => Request::Try { lease: lease.into_owned(), ttl },
             Self::Abandon { lease } => Request::Abandon { lease: lease.into_owned() },
             Self::Renew { lease, fence, ttl } => {
                 Request::Renew { lease: lease.into_owned(), fence, ttl }
@@ -233,6 +237,8 @@ pub enum Answer {
         waited: Duration,
         /// When the winning round began, on this node's clock.
         started_at: Instant,
+        /// The permit, if the request was for one of a semaphore.
+        permit: Option<NonZeroU8>,
     },
     /// An acquire was refused, and its wait is over: a majority reported this holder.
     Held(Sighting),
@@ -267,6 +273,8 @@ pub enum Answer {
     Abandoned,
     /// The ttl is out of bounds; nothing was changed.
     Ttl(TtlError),
+    /// The name leaves no room for the number of a permit; nothing was changed.
+    Name(TextError),
     /// The shard is at one of its limits; nothing was changed.
     Busy(CommandError),
     /// This many lists wait in the shard already, its limit; nothing was changed.
@@ -292,9 +300,19 @@ impl Answer {
                                others answered";
                 AskError::Busy { limit, problem: problem.to_owned() }
             }
+            Self::Name(error) => AskError::Name(error),
             Self::Stopping => AskError::Stopped,
             _ => quarantine.map_or(AskError::NO_MAJORITY, AskError::Quarantine),
         }
+    }
+
+    /// The label of the lease that was granted to a request with this label: that of the permit, if
+    /// the request was for one.
+    #[must_use]
+    pub fn granted_label(&self, asked: &Label) -> Option<Label> {
+        let Self::Granted { permit, .. } = self else { return None };
+        let permit = permit.map(|number| asked.permit(number).expect("the shard made this name"));
+        Some(permit.unwrap_or_else(|| asked.clone()))
     }
 
     /// The limit of a shard that the answer reports.

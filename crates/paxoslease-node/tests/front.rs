@@ -46,7 +46,7 @@ impl FrontEnd for Late {
     fn received(&mut self, shard: &mut ShardHandle<'_>, _: ConnId, bytes: &[u8]) -> usize {
         if !std::mem::replace(&mut self.has_asked, true) {
             let lease = self.name().into();
-            shard.ask(ASK, Request::Acquire { lease, ttl: TTL, wait: TTL });
+            shard.ask(ASK, Request::acquire(lease, TTL, TTL));
         }
         bytes.len()
     }
@@ -106,7 +106,7 @@ fn a_shard_that_stops_waits_for_requests_that_others_withdraw() {
     let remote: Remote = node.remote();
     let lease = Name::new(&name).expect("a name").into();
     let (ttl, wait) = (TTL, Duration::ZERO);
-    let held = block_on(remote.ask(Request::Acquire { lease, ttl, wait }));
+    let held = block_on(remote.ask(Request::acquire(lease, ttl, wait)));
     assert!(matches!(held, Answer::Granted { .. }), "{held:?}");
     // The first shard gets the first client.
     let mut client = TcpStream::connect(clients_at).expect("connects");

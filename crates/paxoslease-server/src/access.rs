@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::config::{Access, NamePattern, TokenHash, Verb};
+use paxoslease_node::front::Name;
 use sha2::{Digest as _, Sha256};
 use subtle::{Choice, ConstantTimeEq as _};
 use tokio::sync::watch;
@@ -151,6 +152,12 @@ impl Denied {
     }
 }
 
+/// Whether a pattern matches a name, or that of its semaphore if the name is that of a permit.
+fn covers(pattern: &NamePattern, name: &str) -> bool {
+    let semaphore = || Name::new(name).ok()?.as_permit().map(|(semaphore, _)| semaphore);
+    pattern.fits(name) || semaphore().is_some_and(|semaphore| pattern.fits(semaphore.as_str()))
+}
+
 impl Rules {
     fn new(access: &[Access]) -> Self {
         let mut bearers = BTreeMap::<TokenHash, Bearer>::new();
@@ -230,13 +237,13 @@ impl Rules {
         verb: Verb,
         name: &str,
     ) -> Result<(), Denied> {
-        self.permits_some(place, verb, Some(name), |pattern| pattern.fits(name))
+        self.permits_some(place, verb, Some(name), |pattern| covers(pattern, name))
     }
 
     /// Like [`Self::permits`], without the reason.
     pub(crate) fn allows(&self, place: Option<Place>, verb: Verb, name: &str) -> bool {
         let bearer = || self.bearer(place).ok();
-        self.is_open() || bearer().is_some_and(|b| b.names(verb).any(|names| names.fits(name)))
+        self.is_open() || bearer().is_some_and(|b| b.names(verb).any(|names| covers(names, name)))
     }
 
     /// Whether something is permitted for any name with this prefix.

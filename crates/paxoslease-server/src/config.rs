@@ -171,8 +171,8 @@ pub enum ConfigError {
     NoCertificate(ClientTls),
     /// Tokens would protect nothing.
     #[error(
-        "`[[access]]` is set, but peers speak in clear: any program that reaches a peer port of \
-         the cell can read, release and take every lease without a token; give all nodes certificates \
+        "`[[access]]` is set, but peers do not use TLS: any program that reaches a peer port of \
+         the cell can read, release and acquire leases without a token; give all nodes certificates \
          by `[tls]` cert, key and ca, or set listen.peers = \"off\" if the cell has one member, or \
          set `listen.peers_out_of_reach` (--peers-out-of-reach) if only nodes of the cell can \
          reach the peer ports"

@@ -417,6 +417,9 @@ impl FrontEnd for Sessions {
             common.tally.limited(shard.now(), limit, 1);
         }
         let request = common.pending.get(id);
+        if let Answer::Granted { permit: Some(_), .. } = answer {
+            request.name_permit(&answer);
+        }
         if let Some(claim) = &mut request.claim
             && let (Answer::Granted { tenure, ttl, .. }, Some(label)) = (&answer, &request.label)
         {

@@ -21,7 +21,8 @@ impl ShardId {
         if index < count { Some(Self { index, count }) } else { None }
     }
 
-    /// The shard, of `count`, to which a name belongs: FNV-1a over its bytes, mixed and scaled.
+    /// The shard, of `count`, to which a name belongs: FNV-1a over its bytes, mixed and scaled. All
+    /// permits of a semaphore belong to the same shard.
     ///
     /// # Panics
     /// When `count` is zero.
@@ -31,6 +32,7 @@ impl ShardId {
         if count == 1 {
             return Self::WHOLE;
         }
+        let name = name.as_permit().map_or(name, |(semaphore, _)| semaphore);
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for byte in name.as_bytes() {
             hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);

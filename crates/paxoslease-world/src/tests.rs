@@ -9,6 +9,7 @@ mod minority;
 mod overload;
 mod remote;
 mod restarts;
+mod semaphores;
 mod status;
 mod swarm;
 

@@ -106,9 +106,16 @@ pub(crate) struct LeaseArgs {
     pub(crate) holder: Option<String>,
 }
 
-/// What to do while another client holds the lease.
+/// How many clients may hold the lease, and what to do while they do.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct WaitArgs {
+    /// Let N clients hold it at a time, 1 to 64
+    ///
+    /// A semaphore: each of them holds a lease NAME#1 to NAME#N, with a fence of its own. All clients
+    /// must give the same N.
+    #[arg(long, value_name = "N")]
+    pub(crate) permits: Option<u64>,
+
     /// Wait at most this long [default: for ever]
     ///
     /// For another holder, or for a cell that cannot answer.
@@ -122,13 +129,13 @@ pub(crate) struct WaitArgs {
 
     /// Exit code if another client holds the lease
     ///
-    /// When the wait, if any, is over.
+    /// If --wait is given, after the wait.
     #[arg(short = 'E', long, value_name = "N", default_value_t = 1)]
     pub(crate) conflict_exit_code: u8,
 
     /// Do not print that another client holds it
     ///
-    /// Nor that this command waits. Only the exit code tells.
+    /// Also hides the message that this command waits. Check the exit code instead.
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
@@ -136,7 +143,7 @@ pub(crate) struct WaitArgs {
 impl WaitArgs {
     /// The default, as for `flock`.
     pub(crate) const FOR_EVER: Self =
-        Self { wait: None, no_wait: false, conflict_exit_code: 1, quiet: false };
+        Self { permits: None, wait: None, no_wait: false, conflict_exit_code: 1, quiet: false };
 
     /// How long to wait at most.
     pub(crate) fn wait_max(&self) -> Duration {
@@ -184,8 +191,8 @@ pub(crate) struct LockArgs {
 
     /// Keep the lease this long even if CMD ends
     ///
-    /// At least this long after the start of CMD. If CMD ends earlier, the lease is not released,
-    /// but expires. At most max_lease. This is also the ttl.
+    /// At least this long after the lease was granted. If CMD ends earlier, the lease is not
+    /// released, but expires. At most max_lease. This is also the ttl.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "ttl")]
     pub(crate) keep: Option<Duration>,
 

@@ -90,21 +90,17 @@ pub(crate) struct ServeArgs {
     #[arg(hide_possible_values = true)]
     pub(crate) role: Option<Role>,
 
-    /// For peers, or off [default: own --peer]
+    /// Address for peers, or off [default: own --peer]
     ///
-    /// The address to listen on. off is for a cell of one member.
+    /// off is for a cell of one member.
     #[arg(long, value_name = "ADDR", env = "PAXOSLEASE_LISTEN_PEERS")]
     pub(crate) listen_peers: Option<String>,
 
-    /// For clients, or off [default: 127.0.0.1:7400]
-    ///
-    /// The address to listen on for RESP.
+    /// Address for RESP, or off [default: 127.0.0.1:7400]
     #[arg(long, value_name = "ADDR", env = "PAXOSLEASE_LISTEN_CLIENTS")]
     pub(crate) listen_clients: Option<String>,
 
-    /// For HTTP, or off [default: 127.0.0.1:7402]
-    ///
-    /// The address to listen on.
+    /// Address for HTTP, or off [default: 127.0.0.1:7402]
     #[arg(long, value_name = "ADDR", env = "PAXOSLEASE_LISTEN_HTTP")]
     pub(crate) listen_http: Option<String>,
 

@@ -161,7 +161,7 @@ pub(crate) struct TokenArgs {
     /// What the token permits: acquire, read, admin
     ///
     /// acquire: acquire, renew and release leases. read: see the holders, and whether the cell is
-    /// ready. admin: see the state of the cell.
+    /// ready. admin: see the full status, and release leases by force.
     #[arg(long, value_name = "VERBS", value_delimiter = ',', default_value = "acquire,read")]
     #[arg(value_parser = parse_verb)]
     pub(crate) may: Vec<String>,

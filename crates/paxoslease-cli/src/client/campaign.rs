@@ -18,6 +18,10 @@ use crate::output;
 /// The pause before a cell that could not answer is asked again.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
+/// How long after the end of a wait its answer may come. Nodes end the wait themselves, and say which
+/// client holds the lease.
+const ANSWER_GRACE: Duration = Duration::from_millis(500);
+
 /// The interval of the spinner.
 const TURN: Duration = Duration::from_millis(120);
 
@@ -38,32 +42,35 @@ where
 {
     let acquire = || {
         let acquire = client.try_acquire(&args.name, args.ttl);
+        let acquire = waiting.permits.iter().fold(acquire, |acquire, n| acquire.permits(*n));
         args.holder.iter().fold(acquire, |acquire, holder| acquire.holder(holder))
     };
-    let (wait, began_at) = (waiting.wait_max(), since_boot());
+    let wait = waiting.wait_max();
+    let ends_at = since_boot().saturating_add(wait);
+    // Without a wait, the library bounds the one request.
+    let give_up_at = waiting.wait.map(|_| ends_at.saturating_add(ANSWER_GRACE));
     let failure = |error, has_waited| Failure::to_acquire(error, waiting, has_waited);
     // The last refusal by a node, which explains more than that no node answers.
     let mut refusal = None;
-    let why = match or_signal(events, client, ask(acquire())).await? {
-        Err(AcquireError::Held { holder, .. }) if !wait.is_zero() => {
-            held(&args.name, holder.as_ref())
-        }
-        Err(AcquireError::Ask(error)) if !wait.is_zero() && passes(&error) => {
+    let answer = or_signal(events, client, give_up_at, ask(acquire())).await?;
+    let may_wait = since_boot() < ends_at;
+    let why = match answer {
+        Err(AcquireError::Held { holder, .. }) if may_wait => held(&args.name, holder.as_ref()),
+        Err(AcquireError::Ask(error)) if may_wait && passes(&error) => {
             refusal = Some(error.clone()).filter(|error| !is_unreachable(error));
             Failure::from(error).to_string()
         }
-        answer => return answer.map_err(|error| failure(error, false)),
+        answer => return answer.map_err(|error| failure(error, waiting.wait.is_some())),
     };
     let spinner = (!waiting.quiet).then(|| Waiting::begin(&why));
-    let ends_at = began_at.saturating_add(wait);
     loop {
         let rest = ends_at.saturating_sub(since_boot());
-        match or_signal(events, client, ask(acquire().wait(rest))).await? {
+        match or_signal(events, client, give_up_at, ask(acquire().wait(rest))).await? {
             // The library gives up early if it has reached no node at all.
             Err(AcquireError::Ask(error)) if passes(&error) && since_boot() < ends_at => {
                 let again_at = since_boot().saturating_add(RETRY_AFTER).min(ends_at);
                 let pause = pin!(sleep_until(again_at).map(Ok::<_, AcquireError>));
-                let _passed = or_signal(events, client, pause).await?;
+                let _passed = or_signal(events, client, None, pause).await?;
             }
             answer => {
                 drop(spinner);
@@ -93,13 +100,24 @@ const fn passes(error: &AskError) -> bool {
     )
 }
 
-/// The answer, unless a signal comes first.
+/// The answer, unless a signal comes first. After `give_up_at`, the answer is that none came.
 async fn or_signal<T>(
     events: &Events,
     client: &Client,
+    give_up_at: Option<Duration>,
     ask: impl Future<Output = Result<T, AcquireError>> + Unpin,
 ) -> Result<Result<T, AcquireError>, Failure> {
-    let signal = match select(ask, pin!(events.signal())).await {
+    let timeout = pin!(async {
+        match give_up_at {
+            Some(at) => sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+        let problem = "the cell did not answer before the end of the wait; `paxoslease status` says \
+                       which nodes are unreachable";
+        Err(AskError::NoQuorum(problem.into()).into())
+    });
+    let answer = select(ask, timeout).map(|first| first.factor_first().0);
+    let signal = match select(answer, pin!(events.signal())).await {
         Either::Left((answer, _)) => return Ok(answer),
         // Dropping the request withdraws it, and releases a lease that was granted meanwhile.
         Either::Right((signal, acquiring)) => {

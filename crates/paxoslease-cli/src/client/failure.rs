@@ -52,6 +52,14 @@ impl Failure {
         Self::new(DENIED, message)
     }
 
+    /// The same about another option, if it begins with `option`.
+    pub(crate) fn about(mut self, option: &str, other: &str) -> Self {
+        if let Some(problem) = self.message.strip_prefix(option) {
+            self.message = format!("{other}{problem}");
+        }
+        self
+    }
+
     /// A signal ended this process: no message, and the exit code that a shell would show.
     pub(crate) fn by_signal(signal: i32) -> Self {
         Self::new(u8::try_from(128 + signal).unwrap_or(u8::MAX), "")
@@ -71,6 +79,7 @@ impl Failure {
                 Self::new(conflict, format!("{}; {then}", held(&name, holder.as_ref())))
             }
             AcquireError::Ttl(problem) => Self::usage(format!("--ttl: {problem}")),
+            AcquireError::Permits(_) => Self::usage(format!("--permits: {error}")),
             AcquireError::Holder(problem) => Self::usage(format!("--holder: {problem}")),
             AcquireError::Ask(error) => error.into(),
             error => Self::new(1, error.to_string()),
@@ -82,8 +91,9 @@ impl Failure {
 pub(crate) fn held(name: &str, seen: Option<&LeaseInfo>) -> String {
     let name = quoted(name);
     match seen {
-        None => format!("{name} is held by another client, or was a moment ago"),
-        Some(LeaseInfo { holder, fence, remaining, .. }) => {
+        None => format!("{name} was held by another client when the cell refused this request"),
+        Some(LeaseInfo { name, holder, fence, remaining }) => {
+            let name = quoted(name);
             let (holder, left) = (quoted(holder), span(*remaining));
             format!("{name} is held by {holder} (fence {fence}) for {left} more unless renewed")
         }
@@ -161,7 +171,8 @@ impl From<ReleaseError> for Failure {
     fn from(error: ReleaseError) -> Self {
         match error {
             ReleaseError::NotHeld { name, fence } => {
-                let why = "it expired, was released before, or never was; see `paxoslease get`";
+                let why =
+                    "it expired, was already released, or was never granted; see `paxoslease get`";
                 Self::new(1, format!("{} is not held with fence {fence}: {why}", quoted(&name)))
             }
             ReleaseError::Unconfirmed(error) => {

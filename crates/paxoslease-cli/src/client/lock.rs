@@ -26,7 +26,10 @@ pub(crate) fn run(mut args: LockArgs) -> anyhow::Result<Verdict> {
     let client = connect(&args.cell)?;
     let events = Events::begin()?;
     let won = win(&client, &events, &args.lease, &args.wait, |acquire| acquire.into_future());
-    let mut lease = paxoslease_client::block_on(won)?;
+    let mut lease = paxoslease_client::block_on(won).map_err(|failure| match args.keep {
+        Some(_) => failure.about("--ttl", "--keep"),
+        None => failure,
+    })?;
     let kept_until = since_boot().saturating_add(args.keep.unwrap_or_default());
     let environment = trust::environment(&args.cell.trust, args.pass_token);
     let endpoints = client.endpoints();

@@ -136,17 +136,24 @@ fn text(answers: &[Answer], statuses: &[&NodeStatus]) -> String {
     ]);
     // Below the table, so that the table fits a terminal.
     let mut reasons = String::new();
+    let mut down = 0;
     for member in members(answers) {
         table.push(row(&member));
         let (id, state) = (member.id, member.state);
+        down += usize::from(matches!(state, State::Down(_)));
         if let State::Down(problem) | State::Refused(problem) = state
             && !problem.is_empty()
         {
             let _ = writeln!(reasons, "node {id} is {state}");
         }
     }
+    let is_silent = |answer: &&Answer| matches!(answer.said, Err(AskError::Unreachable { .. }));
+    // Endpoints that do not answer are those of the nodes that are down.
+    let is_explained = answers.iter().filter(is_silent).count() <= down;
     for answer in answers {
-        if let Err(error) = &answer.said {
+        if let Err(error) = &answer.said
+            && !(is_explained && is_silent(&answer))
+        {
             let (what, problem) = match error {
                 AskError::Unreachable { problem, .. } => ("no answer: ", problem),
                 AskError::Protocol(problem) => ("", problem),

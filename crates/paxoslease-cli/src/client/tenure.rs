@@ -25,12 +25,13 @@ pub(crate) fn acquire(args: AcquireArgs) -> anyhow::Result<Verdict> {
     let grant = paxoslease_client::block_on(won)?;
     let fence = grant.fence().to_string();
     let text = if args.ask.json {
-        let (name, ttl_ms, waited_ms) =
-            (&args.lease.name, millis(grant.ttl()), millis(grant.waited()));
+        let (name, ttl_ms, waited_ms) = (grant.name(), millis(grant.ttl()), millis(grant.waited()));
         let holder = args.lease.holder.as_deref().unwrap_or(client.default_holder());
         let all = json!({"name": name, "fence": fence, "ttl_ms": ttl_ms, "waited_ms": waited_ms,
             "holder": holder});
         all.to_string()
+    } else if args.wait.permits.is_some() {
+        format!("{} {fence}", grant.name())
     } else {
         fence
     };
@@ -38,7 +39,7 @@ pub(crate) fn acquire(args: AcquireArgs) -> anyhow::Result<Verdict> {
         Ok(true) => return Ok(Verdict::Well),
         unread => {
             // Without its fence the lease could not be renewed or released.
-            let _over_in_time = client.release_blocking(&args.lease.name, grant.fence());
+            let _over_in_time = client.release_blocking(grant.name(), grant.fence());
             unread?;
         }
     }

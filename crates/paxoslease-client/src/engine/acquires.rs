@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use paxoslease_core::{Instant, Label, Ttl};
+use paxoslease_core::{Instant, Label, Permits, Ttl};
 use paxoslease_holder::transport::{AcquireRequest, Caller, Ticket};
 use paxoslease_holder::{AcquireError, AskError, LeaseInfo};
 
@@ -42,6 +42,7 @@ pub(crate) struct PendingAcquire {
     pub(super) id: u64,
     pub(super) label: Label,
     pub(super) ttl: Ttl,
+    pub(super) permits: Option<Permits>,
     /// Whether the lease gets a guard.
     pub(super) renewed: bool,
     /// `None` when the caller has left: the client releases a grant then (P8).
@@ -72,6 +73,12 @@ impl PendingAcquire {
         let millis = self.wait_until.since(now).as_millis();
         let wait_ms = u64::try_from(millis).unwrap_or(u64::MAX).min(WAIT_MS_MAX);
         (wait_ms > 0).then(|| QueueOptions { wait_ms, number: self.number() })
+    }
+
+    /// The lease to look up when it was denied. All permits are held then, so any of them will do.
+    pub(super) fn held_label(&self) -> Label {
+        let permit = self.permits.and_then(|permits| self.label.permit(permits.count()).ok());
+        permit.unwrap_or_else(|| self.label.clone())
     }
 
     /// Whether the caller has left.
@@ -154,7 +161,7 @@ impl Acquires {
 
     /// Adds an unsent acquire and returns the request to send.
     pub(super) fn add(&mut self, now: Instant, request: AcquireRequest) -> PendingRequest {
-        let AcquireRequest { caller, label, ttl, wait, renewed } = request;
+        let AcquireRequest { caller, label, ttl, wait, permits, renewed } = request;
         self.last_id += 1;
         let id = self.last_id;
         caller.ticket().lock().slot = id;
@@ -162,6 +169,7 @@ impl Acquires {
             id,
             label,
             ttl,
+            permits,
             renewed,
             caller: Some(caller),
             wait_until: now.after(wait),

@@ -3,9 +3,10 @@
 //! Checks only the form of a reply. The engine bounds what a reply may promise. There is no
 //! connection and no time here.
 
+use std::num::NonZeroU8;
 use std::time::Duration;
 
-use paxoslease_core::{Drift, Label, Tenure, Ttl};
+use paxoslease_core::{Drift, Label, Name, Permits, Tenure, Ttl};
 use paxoslease_holder::{AskError, Change, LeaseInfo, Limit, Quarantine};
 use paxoslease_wire::resp::{self, Value, put_array, put_bulk, put_bulk_integer};
 
@@ -40,19 +41,20 @@ pub(crate) fn put_acquire(
     out: &mut Vec<u8>,
     label: &Label,
     ttl: Ttl,
+    permits: Option<Permits>,
     options: Option<QueueOptions>,
 ) {
     use Word::{Number, Text};
     let (name, holder) = (label.name().as_str(), label.holder().as_str());
     let ttl = Number(u64::from(ttl.as_millis()));
-    let acquire = [Text("LEASE.ACQUIRE"), Text(name), ttl, Text("HOLDER"), Text(holder)];
-    match options {
-        None => put(out, &acquire),
-        Some(QueueOptions { wait_ms, number }) => {
-            let wait = [Text("WAIT"), Number(wait_ms), Text("NOTIFY"), Number(number)];
-            put(out, &[&acquire[..], &wait].concat());
-        }
+    let mut words = vec![Text("LEASE.ACQUIRE"), Text(name), ttl, Text("HOLDER"), Text(holder)];
+    if let Some(permits) = permits {
+        words.extend([Text("PERMITS"), Number(permits.count().get().into())]);
     }
+    if let Some(QueueOptions { wait_ms, number }) = options {
+        words.extend([Text("WAIT"), Number(wait_ms), Text("NOTIFY"), Number(number)]);
+    }
+    put(out, &words);
 }
 
 pub(crate) fn put_renew(out: &mut Vec<u8>, label: &Label, tenure: Tenure, ttl: Ttl) {
@@ -184,16 +186,20 @@ pub(crate) struct Granted {
     pub(crate) tenure: Tenure,
     pub(crate) ttl: Ttl,
     pub(crate) waited: Duration,
+    /// The number of the permit, if the name is that of one.
+    pub(crate) permit: Option<NonZeroU8>,
 }
 
 impl Granted {
-    /// The items are fence, ttl and the time in the queue.
+    /// The items are fence, ttl, the time in the queue and, for a semaphore, the permit's name.
     pub(crate) fn new(mut items: resp::Items<'_>) -> Option<Self> {
         let mut number = || items.next()?.decimal();
         let tenure = Tenure::from_fence(number()?)?;
         let ttl = parse_ttl(number()?)?;
         let waited = Duration::from_millis(number()?);
-        Some(Self { tenure, ttl, waited })
+        let name = items.next().and_then(|name| Name::from_bytes(name.bytes()?).ok());
+        let permit = name.and_then(Name::as_permit).map(|(_, number)| number);
+        Some(Self { tenure, ttl, waited, permit })
     }
 }
 

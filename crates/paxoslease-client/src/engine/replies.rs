@@ -66,7 +66,7 @@ impl Engine {
         match pending.request {
             NodeRequest::Acquire(id) => self.acquire_answered(now, id, value),
             NodeRequest::Holder(acquire) => {
-                match protocol::parse_get(acquire.label.name().as_str(), value) {
+                match protocol::parse_get(acquire.held_label().name().as_str(), value) {
                     Ok(seen) => acquire.held(seen),
                     Err(error) => self.unexpected_reply(NodeRequest::Holder(acquire), error),
                 }
@@ -228,7 +228,16 @@ impl Engine {
         self.served(now);
         let Some(mut acquire) = self.acquires.remove(id) else { return };
         let Some(drift) = self.drift() else { return };
-        let Granted { tenure, .. } = granted;
+        let Granted { tenure, permit, .. } = granted;
+        let (asked, permits) = (acquire.label.clone(), acquire.permits.map(|n| n.count()));
+        if permit.is_some() != permits.is_some() || permit > permits {
+            let error = unexpected("LEASE.ACQUIRE");
+            self.distrust(error.clone());
+            return acquire.fail(error.into());
+        }
+        if let Some(label) = permit.and_then(|number| asked.permit(number).ok()) {
+            acquire.label = label;
+        }
         let ttl = granted.ttl.min(acquire.ttl);
         // The node cannot have queued the acquire for longer than time has passed.
         let waited = granted.waited.min(now.since(acquire.sent_at));
@@ -237,6 +246,7 @@ impl Engine {
             // The lease was over, or nearly over, when its grant arrived.
             self.release_in_background(now, acquire.label.clone(), tenure);
             if acquire.has_time(now) {
+                acquire.label = asked;
                 return self.retry_acquire(acquire);
             }
             let problem = "the lease was granted, but its time was over".to_owned();
@@ -246,6 +256,7 @@ impl Engine {
         let slot = if acquire.renewed { u64::from(self.guards.next_slot()) } else { u64::MAX };
         let belief = Belief::granted(tenure, ends_at);
         let caller = acquire.caller.take();
+        caller.iter().for_each(|caller| caller.ticket().lock().permit = permit);
         let Some((ticket, waker)) = caller.and_then(|caller| caller.grant(belief, slot, waited))
         else {
             return self.release_in_background(now, acquire.label, tenure);

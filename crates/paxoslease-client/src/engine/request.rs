@@ -130,9 +130,9 @@ impl Engine {
             NodeRequest::Acquire(id) => {
                 let Some(acquire) = self.acquires.send(*id, now) else { return false };
                 let options = acquire.queue_options(now);
-                put_acquire(out, &acquire.label, acquire.ttl, options);
+                put_acquire(out, &acquire.label, acquire.ttl, acquire.permits, options);
             }
-            NodeRequest::Holder(acquire) => put_get(out, acquire.label.name().as_str()),
+            NodeRequest::Holder(acquire) => put_get(out, acquire.held_label().name().as_str()),
             // A node that does not know the command goes on waiting, and the client releases what
             // it grants.
             NodeRequest::Cancel(number) => put(out, &[Text("LEASE.CANCEL"), Number(*number)]),

@@ -4,6 +4,7 @@
 //! is held is computed by [`Belief`] alone, from a fresh reading of the clock (T4); the ticket only
 //! keeps it. Tickets are reused, so that a request allocates nothing in the long run.
 
+use std::num::NonZeroU8;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
@@ -30,6 +31,8 @@ pub struct State {
     /// How long the request was queued before it was granted.
     pub(crate) waited: Duration,
     pub(crate) renewals: u64,
+    /// The permit that was granted, if the request was for one of a semaphore.
+    pub permit: Option<NonZeroU8>,
     /// The serving thread's number for the request, then for the guard.
     pub slot: u64,
     /// The future that waits for an answer.
@@ -123,6 +126,7 @@ impl State {
         belief: None,
         waited: Duration::ZERO,
         renewals: 0,
+        permit: None,
         slot: u64::MAX,
         waker: None,
     };

@@ -111,8 +111,8 @@ pub enum ConfigError {
     },
     /// Bytes in clear would leave this machine.
     #[error(
-        "`{key}` is {address:?}, not a loopback address, and everyone on the way could read and \
-         change what is sent there in clear; {remedy}, or set `listen.allow_plaintext` \
+        "`{key}` is {address:?}, not a loopback address: other machines could read and change \
+         unencrypted traffic to it; {remedy}, or set `listen.allow_plaintext` \
          (--insecure-plaintext) on a network that you trust"
     )]
     Plaintext {

@@ -81,14 +81,15 @@ impl Driver {
     }
 
     fn acquire(&mut self, now: Instant, acquire: AcquireRequest) {
-        let AcquireRequest { caller, label, ttl, wait, renewed } = acquire;
+        let AcquireRequest { caller, label, ttl, wait, permits, renewed } = acquire;
         if caller.has_left() && !self.is_leaving() {
             return;
         }
         caller.ticket().lock().slot = self.callers.vacant_key() as u64;
         let from = self.expect(Pending::Acquire { caller, label: label.clone(), renewed });
         let (lease, ttl) = ((label.name(), label.holder()).into(), ttl.as_duration());
-        self.request(now, from, Request::Acquire { lease, ttl, wait });
+        let is_retried = false;
+        self.request(now, from, Request::Acquire { lease, ttl, wait, permits, is_retried });
     }
 
     /// P8: the caller left. A lease that was granted meanwhile is released.
@@ -162,10 +163,12 @@ impl Driver {
         renewed: bool,
         answer: Answer,
     ) -> bool {
+        let label = answer.granted_label(&label).unwrap_or(label);
         let error = match answer {
-            Answer::Granted { tenure, ttl, waited, started_at } => {
+            Answer::Granted { tenure, ttl, waited, started_at, permit } => {
                 let ends_at = self.belief_ends_at(started_at, ttl);
                 let slot = if renewed { u64::from(self.guards.next_slot()) } else { u64::MAX };
+                caller.ticket().lock().permit = permit;
                 let granted = caller.grant(Belief::granted(tenure, ends_at), slot, waited);
                 let Some((ticket, waker)) = granted else {
                     self.release_in_background(now, label.name(), tenure, ttl);
@@ -281,10 +284,8 @@ impl Driver {
     pub(super) fn refuse_waiting_acquires(&mut self, now: Instant) {
         for slot in 0..self.callers.capacity() {
             let Some(Pending::Acquire { label, .. }) = self.callers.get(slot) else { continue };
-            let token = reply_to(slot as u64).token(RequestKind::Acquire);
-            if self.shard.abandon(now, label.name(), token) {
-                self.reply(now, token, Answer::Stopping);
-            }
+            let label = label.clone();
+            self.withdraw(now, reply_to(slot as u64), label.name(), Answer::Stopping);
         }
     }
 }

@@ -3,13 +3,12 @@
 //! A request and its answer are counted here and nowhere else. The answers to callers of this
 //! process go to their tickets (`callers`); all others go through [`Driver::take_answers`].
 
-use std::time::Duration;
-
-use paxoslease_core::{Acquire, Event, Holder, Instant, Name, Renew, Tenure, Token};
+use paxoslease_core::{Acquire, Event, Holder, Instant, Label, Name, Renew, Tenure, Token};
 use paxoslease_holder::{Change, Status};
 
 use super::Driver;
 use super::counters::Outcome;
+use super::semaphores::PermitAcquire;
 use crate::request::{Answer, Hint, ReplyTo, Request, RequestKind};
 
 impl Driver {
@@ -34,20 +33,20 @@ impl Driver {
             return self.reply(now, token, Answer::Stopping);
         }
         let refused = match request {
-            Request::Acquire { lease, ttl, wait } => {
+            Request::Acquire { lease, ttl, wait, permits: Some(permits), .. } => {
+                let label = Label::new(lease.name(), lease.holder());
+                return self.acquire_permit(
+                    now,
+                    PermitAcquire::new(token, label, permits, ttl),
+                    wait,
+                );
+            }
+            Request::Acquire { lease, ttl, wait, permits: None, .. } => {
                 let (name, holder) = (lease.name(), lease.holder());
                 self.shard.acquire(now, Acquire { token, name, holder, ttl, wait }).err()
             }
-            Request::Try { lease, ttl } => {
-                let (name, holder, wait) = (lease.name(), lease.holder(), Duration::ZERO);
-                self.shard.acquire(now, Acquire { token, name, holder, ttl, wait }).err()
-            }
             Request::Abandon { lease } => {
-                let mut tokens = [token, from.token(RequestKind::Try)].into_iter();
-                if tokens.any(|token| self.shard.abandon(now, lease.name(), token)) {
-                    self.reply(now, token, Answer::Abandoned);
-                }
-                None
+                return self.withdraw(now, from, lease.name(), Answer::Abandoned);
             }
             Request::Renew { lease, fence, ttl } => match Tenure::from_fence(fence) {
                 None => return self.reply(now, token, Answer::NotHeld),
@@ -80,13 +79,28 @@ impl Driver {
         }
     }
 
+    /// P8: withdraws an acquire, unless its answer is on its way already.
+    pub(super) fn withdraw(&mut self, now: Instant, from: ReplyTo, name: Name<'_>, answer: Answer) {
+        for kind in [RequestKind::Acquire, RequestKind::Try] {
+            let token = from.token(kind);
+            if let Some(slot) = self.semaphores.slot_of(token) {
+                return self.permit_decided(now, slot, answer);
+            }
+            if self.shard.abandon(now, name, token) {
+                return self.reply(now, token, answer);
+            }
+        }
+    }
+
     /// Works off the events of the core: answers requests, collects records and hints.
     pub(crate) fn act(&mut self, now: Instant) {
         while let Some(event) = self.shard.poll_event() {
             match event {
                 Event::Granted { token, tenure, ttl, started_at, waited } => {
                     self.counters.round_took(now.since(started_at));
-                    self.reply(now, token, Answer::Granted { tenure, ttl, waited, started_at });
+                    let permit = None;
+                    let granted = Answer::Granted { tenure, ttl, waited, started_at, permit };
+                    self.reply(now, token, granted);
                 }
                 Event::Denied { token, by } => self.reply(now, token, Answer::Held(by)),
                 Event::NoQuorum { token } => self.reply(now, token, Answer::NoQuorum),
@@ -125,6 +139,9 @@ impl Driver {
     /// Gives an answer to its caller, and counts it.
     pub(super) fn reply(&mut self, now: Instant, token: Token, answer: Answer) {
         let (to, kind) = ReplyTo::of(token);
+        if to.origin == ReplyTo::PERMITS {
+            return self.permit_answered(now, to.id, answer);
+        }
         let outcome = outcome_of(&answer);
         let is_heard = if to.origin == ReplyTo::EMBEDDED {
             self.answer_caller(now, to.id, answer)
@@ -206,7 +223,7 @@ const fn outcome_of(answer: &Answer) -> Option<Outcome> {
         Answer::NotHeld => Some(Outcome::NotHeld),
         Answer::NoQuorum | Answer::Full => Some(Outcome::NoQuorum),
         Answer::Abandoned => Some(Outcome::Abandoned),
-        Answer::Ttl(_) | Answer::Busy(_) => Some(Outcome::Refused),
+        Answer::Ttl(_) | Answer::Name(_) | Answer::Busy(_) => Some(Outcome::Refused),
         Answer::Released { .. }
         | Answer::Inspected(_)
         | Answer::Listed { .. }

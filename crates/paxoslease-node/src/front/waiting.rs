@@ -54,8 +54,10 @@ impl Waiting {
                 let _left = reply.send(answer);
                 None
             }
-            (Waiter::Gone(label), Answer::Granted { tenure, .. }) => Some((label, tenure)),
-            (Waiter::Gone(_), _) => None,
+            (Waiter::Gone(label), answer) => {
+                let Answer::Granted { tenure, .. } = answer else { return None };
+                Some((answer.granted_label(&label)?, tenure))
+            }
         }
     }
 

@@ -39,9 +39,7 @@ impl Remote {
         let (reply, answer) = oneshot::channel();
         let id = self.shared.waiting.add(reply);
         let acquires = match &request {
-            Request::Acquire { lease, .. } | Request::Try { lease, .. } => {
-                Some(Label::new(lease.name(), Holder::NONE))
-            }
+            Request::Acquire { lease, .. } => Some(Label::new(lease.name(), Holder::NONE)),
             _ => None,
         };
         let shard = request.shard(self.shared.settings.shards.get());
@@ -98,9 +96,12 @@ impl Drop for Asking {
             let request = Request::Abandon { lease: CowLabel::Owned(label.clone()) };
             // A shard that has ended has nothing to withdraw.
             let _gone = self.shared.post(label.name(), Command::Request(remote(self.id), request));
-        } else if let Ok(Answer::Granted { tenure, .. }) = self.answer.try_recv() {
+        } else if let Ok(answer) = self.answer.try_recv()
+            && let Answer::Granted { tenure, .. } = answer
+        {
             // It was granted, but never polled.
             let remote = Remote { shared: Arc::clone(&self.shared) };
+            let label = answer.granted_label(&label).unwrap_or(label);
             let lease = label.name().into();
             drop(remote.ask(Request::Release { lease, fence: tenure.fence() }));
         }

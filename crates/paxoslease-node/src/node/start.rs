@@ -215,8 +215,8 @@ fn explain(role: Role, startup: &Startup) {
     match role {
         Role::Member => startup.log(),
         Role::Proposer if startup.record().is_none() => tracing::warn!(
-            "no data folder: that no ballot is used twice, and so that there is one holder at a \
-             time, rests on the wall clock not going back across a restart"
+            "no data folder: after a restart, exclusion depends on a wall clock that never goes \
+             back. Set data_dir"
         ),
         Role::Proposer => {}
     }

@@ -6,15 +6,10 @@ use std::path::PathBuf;
 use paxoslease_core::NodeId;
 
 /// What an operator has to know before a reset.
-const RESET: &str = "To start without the record, start this node once with reset_stable_record \
-    (command line: --reset-stable-record). It then does not vote for max_lease (if max_lease was \
-    lowered lately, give the old one for this start), and its ballots begin at the wall clock. \
-    Exclusion then depends on a wall clock that is ahead of every ballot which this node used \
-    before. If the clock went back, a ballot can be used twice, a late message about the old one \
-    can end the lease of the new one, and two clients can hold the same name; fences can go back \
-    too. Reset one node at a time: the others keep the cell working and know its last ballots. \
-    While a majority is reset, no lease is granted or renewed for max_lease, and only their wall \
-    clocks keep new ballots above the old ones";
+const RESET: &str = "\nTo start without it, start this node once with --reset-stable-record (in Rust: \
+    reset_stable_record). Reset one node at a time. Exclusion then depends on a wall clock that did \
+    not go back, and the node does not vote for max_lease.\nRead the section on data_dir \
+    in docs/operating.md before";
 
 /// Why a node cannot start on its data folder. The stable record was not changed.
 #[derive(Debug, thiserror::Error)]
@@ -34,10 +29,9 @@ pub enum StableError {
     },
     /// The record is missing, and there was one.
     #[error(
-        "the stable record {} is gone, although one was written. Without it this node knows \
-         neither which ballots it used nor how long the leases are that it may have accepted, so \
-         it does not start. If the file was moved, bring it back; an older copy will not do. \
-         {RESET}",
+        "the stable record {} is gone, although one was written.\nWithout it this node knows \
+         neither its ballots nor the longest lease that it accepted, so it does not start. If the \
+         file was moved, bring it back; an older copy will not do.{RESET}",
         path.display()
     )]
     Lost {
@@ -46,10 +40,9 @@ pub enum StableError {
     },
     /// The record is not valid.
     #[error(
-        "the stable record {} cannot be used: {why}. Without it this node knows neither which \
-         ballots it used nor how long the leases are that it may have accepted, so it does not \
-         start. If another version of the program wrote it, run that one; an older copy of the \
-         file will not do. {RESET}",
+        "the stable record {} cannot be used: {why}.\nWithout it this node knows neither its ballots \
+         nor the longest lease that it accepted, so it does not start. If another version of the \
+         program wrote it, run that one; an older copy of the file will not do.{RESET}",
         path.display()
     )]
     Corrupt {

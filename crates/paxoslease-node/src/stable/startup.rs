@@ -71,9 +71,15 @@ impl Startup {
         }
     }
 
-    /// Whether the folder had a record that counts.
+    /// Whether the folder had a record, so that this is not the first start with it. A node without
+    /// a folder cannot tell.
     pub(crate) const fn has_record(&self) -> bool {
-        matches!(self, Self::Snapshot(..) | Self::Empty { start: Start::Crash(_), .. })
+        let is_first = matches!(
+            self,
+            Self::Empty { start: Start::NoRecord { disk: true, .. }, reset: false }
+                | Self::Empty { start: Start::NewCell { .. }, .. }
+        );
+        !is_first
     }
 
     /// The record that every shard begins with; `None` without a folder.
@@ -161,9 +167,9 @@ impl fmt::Display for Startup {
             Start::NoRecord { longest, disk: false, .. } => write!(
                 f,
                 "no data folder: waiting max_lease ({longest}) before voting, at this and every \
-                 start. Exclusion depends on the wall clock not going back across a restart; \
-                 growing fences depend on no other node's wall clock being ahead. Set data_dir to \
-                 depend on neither"
+                 start. Exclusion depends on a wall clock that does not go back across a restart. \
+                 Fences can fall if another node's wall clock is ahead. Set data_dir to avoid both \
+                 risks"
             ),
         }
     }

@@ -403,7 +403,7 @@ fn every_start_says_whether_and_why_it_waits() {
         (Some(Loaded::Fresh), None, PLAIN, "--new-cell (in Rust: new_cell(true))"),
         (known, None, PLAIN, "(15s)"),
         (known, Some(vec![]), PLAIN, "voting at once"),
-        (None, None, PLAIN, "wall clock not going back across a restart"),
+        (None, None, PLAIN, "wall clock that does not go back across a restart"),
         (known, None, RESET, "wall clock"),
     ] {
         let text = Startup::decide(loaded, snapshot, wishes).to_string();

@@ -272,7 +272,7 @@ pub(super) fn explain(error: &Error) -> io::Error {
                 Alert::UnknownCA | Alert::DecryptError => {
                     "its [tls] ca has not signed this node's certificate"
                 }
-                Alert::BadCertificate => "this node's certificate is not for the node it called",
+                Alert::BadCertificate => "the peer expected the certificate of another node",
                 Alert::CertificateRequired => "this node sent no certificate",
                 Alert::CertificateExpired => {
                     "by its clock this node's certificate has expired or is not valid yet"

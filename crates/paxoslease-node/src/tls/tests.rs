@@ -228,7 +228,7 @@ fn each_end_says_why_a_certificate_is_refused() {
         (
             ends(&dialer, 3, &acceptor),
             [&wanted, &dns_name(CELL, 2)],
-            ["this node's certificate is not for the node it called", ""],
+            ["the peer expected the certificate of another node", ""],
         ),
         (
             ends_by(&ours, ours.client(None)),

@@ -11,7 +11,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
-use paxoslease_node::front::{Holder, Label, Name};
+use paxoslease_node::front::{Holder, Label, Name, Permits};
 use paxoslease_node::{TextError, parse_duration};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
@@ -192,6 +192,12 @@ impl Fields {
         let expected = "the text that an acquire answered, digits in quotes, because some programs \
                         round JSON numbers this large";
         fence.ok_or_else(|| unlike("fence", value, expected))
+    }
+
+    pub(super) fn permits(&self) -> Result<Option<Permits>, Refusal> {
+        let Some(value) = self.value("permits") else { return Ok(None) };
+        let permits = value.as_u64().and_then(Permits::new);
+        permits.map(Some).ok_or_else(|| unlike("permits", value, "a number from 1 to 64"))
     }
 
     /// A text that can be parsed.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use paxoslease_node::front::{Answer, Cursor, Holder, Name, PageMax, Request, Sighting};
+use paxoslease_node::front::{Answer, Cursor, Holder, Label, Name, PageMax, Request, Sighting};
 use serde::Serialize;
 
 use super::App;
@@ -41,12 +41,12 @@ pub(super) struct Grant {
 }
 
 impl Grant {
-    fn new(app: &App, name: &LeaseName, fence: u64, ttl: Duration) -> Self {
+    fn new(app: &App, name: Name<'_>, fence: u64, ttl: Duration) -> Self {
         let drift = app.node.drift();
         // Rounded up: a holder that allows for a greater error believes for a shorter time.
         let granularity_us = drift.granularity().as_nanos().div_ceil(1000);
         Self {
-            name: name.name().to_string(),
+            name: name.to_string(),
             fence: fence.to_string(),
             ttl_ms: millis_down(ttl),
             waited_ms: None,
@@ -64,7 +64,8 @@ pub(super) async fn acquire(
     name: LeaseName,
     Body(fields): Body,
 ) -> Result<Json<Grant>, Refusal> {
-    let fields = fields.only(&["ttl", "wait", "holder"])?;
+    let fields = fields.only(&["ttl", "wait", "holder", "permits"])?;
+    let permits = fields.permits()?;
     let (ttl, wait) = (fields.ttl()?, fields.duration("wait")?.unwrap_or_default());
     let holder = fields.text("holder")?.map(str::to_owned);
     let holder = holder.unwrap_or_else(|| connection.address.to_string());
@@ -75,8 +76,8 @@ pub(super) async fn acquire(
         limited(Limit::Quota.name());
         Refusal::Busy(format!("this token has {most} leases through this node, its quota"))
     })?;
-    let lease = (name.name(), asked).into();
-    let asking = app.remote.ask(Request::Acquire { lease, ttl, wait });
+    let (lease, is_retried) = ((name.name(), asked).into(), false);
+    let asking = app.remote.ask(Request::Acquire { lease, ttl, wait, permits, is_retried });
     // P8: if this future ends without an answer, dropping `asking` withdraws the acquire.
     let answer = tokio::select! {
         biased;
@@ -84,17 +85,19 @@ pub(super) async fn acquire(
         refusal = permit.withdrawn(name.name().as_str()) => return Err(refusal),
         refusal = connection.left() => return Err(refusal),
     };
+    let granted = answer.granted_label(&Label::new(name.name(), Holder::NONE));
     match answer {
         Answer::Granted { tenure, ttl, waited, .. } => {
+            let granted = granted.expect("a grant has a label");
             let (fence, ttl) = (tenure.fence(), ttl.as_duration());
             if let Some(claim) = &mut claim {
-                claim.granted(name.name(), fence, app.node.now().after(ttl));
+                claim.granted(granted.name(), fence, app.node.now().after(ttl));
             }
-            let entry = Entry::of(Event::Granted, name.name().as_str(), Some(fence));
+            let entry = Entry::of(Event::Granted, granted.name().as_str(), Some(fence));
             let entry = entry.by(connection.address, permit.token_name());
             app.gate.audit.put(Entry { holder: Some(holder.clone()), ..entry });
             let (waited_ms, holder) = (Some(millis_down(waited)), Some(holder));
-            Ok(Json(Grant { waited_ms, holder, ..Grant::new(&app, &name, fence, ttl) }))
+            Ok(Json(Grant { waited_ms, holder, ..Grant::new(&app, granted.name(), fence, ttl) }))
         }
         Answer::Held(by) => Err(held(&permit, &by)),
         answer => Err(app.refuse(&name, answer, Changed::NothingLasting).await),
@@ -121,7 +124,9 @@ pub(super) async fn renew(
     let answer = app.remote.ask(Request::Renew { lease, fence, ttl }).await;
     app.gate.audit.answered(Box::new(entry), &answer);
     match answer {
-        Answer::Renewed { ttl, .. } => Ok(Json(Grant::new(&app, &name, fence, ttl.as_duration()))),
+        Answer::Renewed { ttl, .. } => {
+            Ok(Json(Grant::new(&app, name.name(), fence, ttl.as_duration())))
+        }
         answer => Err(app.refuse(&name, answer, Changed::NothingLasting).await),
     }
 }
@@ -292,6 +297,7 @@ fn refused(name: Name<'_>, answer: Answer) -> Refusal {
     match answer {
         Answer::NotHeld => Refusal::NotHeld { name: name.to_string() },
         Answer::Ttl(error) => Refusal::Ttl(error),
+        Answer::Name(error) => Refusal::BadRequest(format!("the name of a permit: {error}")),
         Answer::Full => Refusal::Busy("this node keeps as many names as it may".to_owned()),
         Answer::Busy(error) => Refusal::Busy(error.to_string()),
         Answer::Stopping => Refusal::Stopping,

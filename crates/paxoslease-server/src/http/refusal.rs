@@ -82,8 +82,8 @@ pub(super) enum Refusal {
     )]
     OutOfSight,
     #[error(
-        "this node gave an answer to another request, which is a bug; its log has the details; \
-         ask another node; nothing was changed that outlives the ttl"
+        "internal error: the answer belongs to another request; please report it, the node's log has \
+         details; ask another node; nothing was changed that outlives the ttl"
     )]
     Internal,
     #[error("this node is stopping; ask another node; nothing was changed that outlives the ttl")]
@@ -154,8 +154,7 @@ impl fmt::Display for Changed {
             Self::Nothing => "",
             Self::NothingLasting => "; nothing was changed that outlives the ttl",
             Self::Released => {
-                "; the release stands: never use this fence again; the name is free when the ttl is \
-                 over, if not before"
+                "; do not use this fence again: the lease ends when its ttl is over, or earlier"
             }
         })
     }

@@ -95,8 +95,8 @@ const MANY: usize = Request::REACHABLE;
 pub(super) static SPECS: [Spec; 20] = [
     spec(
         Command::Acquire,
-        3..=9,
-        "LEASE.ACQUIRE name ttl_ms [HOLDER holder] [WAIT wait_ms] [NOTIFY id]",
+        3..=11,
+        "LEASE.ACQUIRE name ttl_ms [HOLDER holder] [WAIT wait_ms] [PERMITS n] [NOTIFY id]",
         "Acquires a lease, or waits for it: fence, ttl_ms, waited_ms; nil if another holder has it",
     ),
     spec(
@@ -338,7 +338,7 @@ mod tests {
                 })
                 .collect()
         };
-        let acquire = ["name", "ttl_ms", "HOLDERholder?", "WAITwait_ms?", "NOTIFYid?"];
+        let acquire = ["name", "ttl_ms", "HOLDERholder?", "WAITwait_ms?", "PERMITSn?", "NOTIFYid?"];
         assert_eq!(shown(Command::Acquire), acquire);
         assert_eq!(shown(Command::Release), ["name", "fence", "FORCEFORCE?"]);
         let hello = ["protover?", "AUTHusername?", "token?", "SETNAMEclientname?"];

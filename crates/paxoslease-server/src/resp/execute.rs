@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use paxoslease_node::front::{Cursor, Holder, Label, Name, PageMax, Request as LeaseRequest};
+use paxoslease_node::front::{
+    Cursor, Holder, Label, Name, PageMax, Permits, Request as LeaseRequest,
+};
 use paxoslease_wire::resp::{Protocol, Request, put_bulk, put_error, put_integer, put_simple};
 
 use super::command::{Command, Spec, put_commands};
@@ -160,6 +162,7 @@ impl Session {
             Box::new(Notify {
                 id: id.into(),
                 ttl,
+                permits: acquire.permits,
                 asked_at: now,
                 patient_until: now.after(acquire.wait),
                 waited: Duration::ZERO,
@@ -173,18 +176,16 @@ impl Session {
         let label = Label::new(name, holder);
         let ask = self.ask(turn, Some(label), notify)?;
         let holder = acquire.holder_or(&self.holder);
-        let entry = self.audited(turn.common, Event::Granted, name, None).map(|mut entry| {
-            entry.holder = Some(holder.to_string());
-            entry
-        });
+        if turn.common.audit.is_on() {
+            let entry = self.entry(turn.common, Event::Granted, name, None);
+            let holder = Some(holder.to_string());
+            turn.common.pending.get(ask).entry = Some(Box::new(Entry { holder, ..entry }));
+        }
         let asked = turn.common.pending.get(ask);
-        (asked.waits, asked.claim, asked.entry) = (!wait.is_zero(), claim, entry);
+        (asked.waits, asked.claim) = (!wait.is_zero(), claim);
         let lease = (name, holder).into();
-        let request = if wait == acquire.wait {
-            LeaseRequest::Acquire { lease, ttl, wait }
-        } else {
-            LeaseRequest::Try { lease, ttl }
-        };
+        let (permits, is_retried) = (acquire.permits, wait != acquire.wait);
+        let request = LeaseRequest::Acquire { lease, ttl, wait, permits, is_retried };
         turn.shard.ask(ask as u64, request);
         Ok(())
     }
@@ -211,24 +212,19 @@ impl Session {
             quota.releases(name, fence);
         }
         let ask = self.ask(turn, None, None)?;
-        let entry = self.audited(turn.common, event, name, Some(fence));
-        turn.common.pending.get(ask).entry = entry;
+        if turn.common.audit.is_on() {
+            let entry = self.entry(turn.common, event, name, Some(fence));
+            turn.common.pending.get(ask).entry = Some(Box::new(entry));
+        }
         turn.shard.ask(ask as u64, LeaseRequest::Release { lease: name.into(), fence });
         Ok(())
     }
 
-    /// What goes to the audit log if a request succeeds; nothing if the log is off.
-    fn audited(
-        &self,
-        common: &Common,
-        event: Event,
-        name: Name<'_>,
-        fence: Option<u64>,
-    ) -> Option<Box<Entry>> {
-        common.audit.is_on().then(|| {
-            let entry = Entry::of(event, name.as_str(), fence);
-            Box::new(entry.by(&self.address, common.rules.name(self.place())))
-        })
+    /// What goes to the audit log if a request succeeds.
+    #[cold]
+    fn entry(&self, common: &Common, event: Event, name: Name<'_>, fence: Option<u64>) -> Entry {
+        let token = common.rules.name(self.place());
+        Entry::of(event, name.as_str(), fence).by(&self.address, token)
     }
 
     fn renew<'a>(&mut self, turn: &mut Turn<'_, '_>, args: &[&'a [u8]]) -> Outcome<'a> {
@@ -237,8 +233,10 @@ impl Session {
             quota.renews(name, fence, turn.shard.now().after(ttl));
         }
         let ask = self.ask(turn, None, None)?;
-        let entry = self.audited(turn.common, Event::Lost, name, Some(fence));
-        turn.common.pending.get(ask).entry = entry;
+        if turn.common.audit.is_on() {
+            let entry = self.entry(turn.common, Event::Lost, name, Some(fence));
+            turn.common.pending.get(ask).entry = Some(Box::new(entry));
+        }
         turn.shard.ask(ask as u64, LeaseRequest::Renew { lease: name.into(), fence, ttl });
         Ok(())
     }
@@ -398,20 +396,23 @@ struct AcquireRequest<'a> {
     ttl: Duration,
     holder: Option<Holder<'a>>,
     wait: Duration,
+    permits: Option<Permits>,
     notify: Option<&'a [u8]>,
 }
 
 impl<'a> AcquireRequest<'a> {
     fn parse(spec: &'static Spec, args: &[&'a [u8]]) -> Result<Self, ReplyError<'a>> {
-        let (mut holder, mut wait, mut notify) = (None, None, None);
+        let (mut holder, mut wait, mut permits, mut notify) = (None, None, None, None);
         for option in args[2..].chunks(2) {
             let &[key, value] = option else {
-                return Err(lone(option[0], &["HOLDER", "WAIT", "NOTIFY"], spec));
+                return Err(lone(option[0], &["HOLDER", "WAIT", "PERMITS", "NOTIFY"], spec));
             };
             let before = if key.eq_ignore_ascii_case(b"HOLDER") {
                 holder.replace(value)
             } else if key.eq_ignore_ascii_case(b"WAIT") {
                 wait.replace(value)
+            } else if key.eq_ignore_ascii_case(b"PERMITS") {
+                permits.replace(value)
             } else if key.eq_ignore_ascii_case(b"NOTIFY") {
                 notify.replace(value)
             } else {
@@ -432,6 +433,7 @@ impl<'a> AcquireRequest<'a> {
             ttl: ttl(args[1])?,
             holder: holder.map(Holder::from_bytes).transpose().map_err(ReplyError::Holder)?,
             wait: wait.map(patience).transpose()?.unwrap_or_default(),
+            permits: permits.map(permits_of).transpose()?,
             notify,
         })
     }
@@ -469,6 +471,11 @@ fn ttl(bytes: &[u8]) -> Result<Duration, ReplyError<'_>> {
 
 fn fence(bytes: &[u8]) -> Result<u64, ReplyError<'_>> {
     decimal(bytes).filter(|fence| i64::try_from(*fence).is_ok()).ok_or(ReplyError::Fence(bytes))
+}
+
+fn permits_of(bytes: &[u8]) -> Result<Permits, ReplyError<'_>> {
+    let permits = decimal(bytes).and_then(Permits::new);
+    permits.ok_or(ReplyError::Number(bytes, "number of PERMITS; expected 1 to 64"))
 }
 
 /// Up to 49 days, longer than any process should count on.

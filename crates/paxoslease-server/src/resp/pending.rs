@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease_node::front::{Instant, Label, Request, ShardHandle};
+use paxoslease_node::front::{Answer, Instant, Label, Permits, Request, ShardHandle};
 use slab::Slab;
 
 use crate::audit::Entry;
@@ -33,6 +33,15 @@ impl PendingRequest {
     /// Whether it is an acquire of a name that `which` selects.
     pub(super) fn is_for(&self, which: impl Fn(&str) -> bool) -> bool {
         self.label.as_ref().is_some_and(|label| which(label.name().as_str()))
+    }
+
+    /// A permit was granted. From now on, the request is for the lease of that permit.
+    pub(super) fn name_permit(&mut self, answer: &Answer) {
+        let label = self.label.as_ref().and_then(|asked| answer.granted_label(asked));
+        if let (Some(label), Some(entry)) = (&label, &mut self.entry) {
+            entry.name = Some(label.name().to_string());
+        }
+        self.label = label;
     }
 
     /// Its memory in bytes.
@@ -64,6 +73,7 @@ pub(super) enum Owner {
 pub(super) struct Notify {
     pub(super) id: Arc<[u8]>,
     pub(super) ttl: Duration,
+    pub(super) permits: Option<Permits>,
     pub(super) asked_at: Instant,
     pub(super) patient_until: Instant,
     /// How long the first try took, which counts as waited.
@@ -156,6 +166,7 @@ mod tests {
         let notify = Notify {
             id: [7; 64].into(),
             ttl: Duration::ZERO,
+            permits: None,
             asked_at: Instant::ZERO,
             patient_until: Instant::ZERO,
             waited: Duration::ZERO,

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use paxoslease_node::front::{Answer, Hint, Sighting, Ttl};
+use paxoslease_node::front::{Answer, Hint, Label, Sighting, Ttl};
 use paxoslease_node::{Limit, Quarantine};
 use paxoslease_wire::resp::{
     Protocol, put_array, put_bulk, put_bulk_integer, put_error, put_integer,
@@ -18,8 +18,9 @@ pub(super) fn put_answer(
     out: &mut Vec<u8>,
 ) {
     match answer {
-        Answer::Granted { tenure, ttl, waited, .. } => {
-            put_array(out, 3);
+        // The name of the permit, if it is one, follows.
+        Answer::Granted { tenure, ttl, waited, permit, .. } => {
+            put_array(out, if permit.is_some() { 4 } else { 3 });
             put_fence(out, tenure.fence());
             put_millis(out, ttl.as_duration());
             put_millis(out, *waited);
@@ -59,6 +60,7 @@ pub(super) fn put_answer(
             ),
         },
         Answer::Ttl(error) => put_error(out, &format_args!("TTL {error}")),
+        Answer::Name(error) => put_error(out, &format_args!("NAME name of a permit: {error}")),
         Answer::Busy(error) => {
             let problem = format_args!("{error}; try again later, or raise the node's limits");
             put_busy(answer, &problem, out);
@@ -91,21 +93,25 @@ pub(super) fn put_stopping(out: &mut Vec<u8>) {
     put_error(out, &"STOPPING this node is stopping; ask another");
 }
 
-/// The push for an acquire with NOTIFY that was granted.
+/// The push for an acquire with NOTIFY that was granted, with the name of the permit if it is one.
 pub(super) fn put_granted(
     id: &[u8],
     fence: u64,
+    permit: Option<&Label>,
     ttl: Ttl,
     waited: Duration,
     protocol: Protocol,
     out: &mut Vec<u8>,
 ) {
-    protocol.put_push(out, 5);
+    protocol.put_push(out, if permit.is_some() { 6 } else { 5 });
     put_bulk(out, b"lease.granted");
     put_bulk(out, id);
     put_fence(out, fence);
     put_millis(out, ttl.as_duration());
     put_millis(out, waited);
+    if let Some(permit) = permit {
+        put_bulk(out, permit.name().as_bytes());
+    }
 }
 
 /// The push for an acquire with NOTIFY that was not granted.
@@ -199,7 +205,6 @@ fn put_seen(seen: &Sighting, out: &mut Vec<u8>) {
     put_integer(out, seen.remaining.as_millis().into());
 }
 
-/// A fence has 63 bits, so it fits.
 /// The reply to LEASE.TTL, as with Redis' PTTL.
 pub(super) fn put_ttl(seen: Option<&Sighting>, out: &mut Vec<u8>) {
     put_integer(out, seen.map_or(-2, |seen| seen.remaining.as_millis().into()));

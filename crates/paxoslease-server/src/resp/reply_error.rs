@@ -22,7 +22,7 @@ pub(super) enum ReplyError<'a> {
         Spec::own_names()
     )]
     UnknownCommand(&'a [u8]),
-    #[error("ERR this port speaks RESP, not HTTP; for HTTP, connect to listen.http of this node")]
+    #[error("ERR this port accepts RESP, not HTTP; for HTTP, connect to listen.http of this node")]
     Http,
     #[error(
         "ERR wrong number of arguments for '{}'; expected: {}",

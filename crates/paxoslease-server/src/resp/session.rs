@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use paxoslease_node::front::{Answer, ConnId, Hint, Request, Sighting};
-use paxoslease_wire::resp::{Protocol, put_error, put_integer, put_simple};
+use paxoslease_wire::resp::{Protocol, put_bulk, put_error, put_integer, put_simple};
 
 use super::auth_state::AuthState;
 use super::expected::{Expected, State};
@@ -212,7 +212,9 @@ impl Session {
             notify.waited = now.since(notify.asked_at);
             let wait = notify.patient_until.since(now);
             let (lease, ttl) = ((label.name(), label.holder()).into(), notify.ttl);
-            turn.shard.ask(ask as u64, Request::Acquire { lease, ttl, wait });
+            let (permits, is_retried) = (notify.permits, false);
+            let request = Request::Acquire { lease, ttl, wait, permits, is_retried };
+            turn.shard.ask(ask as u64, request);
         }
     }
 
@@ -241,6 +243,11 @@ impl Session {
                         }
                         answer => put_answer(answer, protocol, quarantine, out),
                     }
+                    if let Answer::Granted { permit: Some(_), .. } = answer
+                        && let Some(label) = &turn.common.pending.get(ask).label
+                    {
+                        put_bulk(out, label.name().as_bytes());
+                    }
                     match answer {
                         Answer::Granted { tenure, .. } => self.output.granted(ask, tenure.fence()),
                         _ => turn.common.pending.remove(ask),
@@ -259,12 +266,14 @@ impl Session {
     pub(super) fn notified(&mut self, common: &mut Common, ask: RequestId, answer: &Answer) {
         self.inflight -= 1;
         let out = &mut self.output.bytes;
-        if let Some(notify) = &common.pending.get(ask).notify {
+        let PendingRequest { notify, label, .. } = common.pending.get(ask);
+        if let Some(notify) = notify {
             self.notifies.remove(&notify.id);
             match *answer {
-                Answer::Granted { tenure, ttl, waited, .. } => {
+                Answer::Granted { tenure, ttl, waited, permit, .. } => {
                     let (fence, waited) = (tenure.fence(), waited + notify.waited);
-                    put_granted(&notify.id, fence, ttl, waited, self.protocol, out);
+                    let permit = permit.and(label.as_ref());
+                    put_granted(&notify.id, fence, permit, ttl, waited, self.protocol, out);
                     self.output.granted(ask, fence);
                     return self.touch(common);
                 }

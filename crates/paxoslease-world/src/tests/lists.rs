@@ -20,8 +20,7 @@ fn holding(leases: usize) -> (Simulation, Remote) {
         for number in 0..leases {
             let name = format!("n/{number:04}");
             let lease = Name::new(&name).expect("a name").into();
-            let answer =
-                asker.ask(Request::Acquire { lease, ttl: TTL, wait: Duration::ZERO }).await;
+            let answer = asker.ask(Request::acquire(lease, TTL, Duration::ZERO)).await;
             assert!(matches!(answer, Answer::Granted { .. }), "{answer:?}");
         }
     });

@@ -15,7 +15,7 @@ fn name(text: &str) -> Name<'_> {
 
 fn acquire(remote: &Remote, what: &str, holder: &str, wait: Duration) -> Asking {
     let lease = (name(what), Holder::new(holder).expect("a holder")).into();
-    remote.ask(Request::Acquire { lease, ttl: TTL, wait })
+    remote.ask(Request::acquire(lease, TTL, wait))
 }
 
 fn take(remote: &Remote, what: &str) -> u64 {

@@ -23,7 +23,7 @@ impl Texts<'_> {
         let name = Name::new(self.name).expect("a name");
         let lease = (name, Holder::new(self.holder).expect("a holder")).into();
         let (ttl, wait) = (Duration::from_secs(60), Duration::from_secs(60));
-        match block_on(daemon.node().remote().ask(Request::Acquire { lease, ttl, wait })) {
+        match block_on(daemon.node().remote().ask(Request::acquire(lease, ttl, wait))) {
             Answer::Granted { tenure, .. } => tenure.fence(),
             answer => panic!("{answer:?}"),
         }

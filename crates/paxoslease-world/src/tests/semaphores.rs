@@ -1,0 +1,92 @@
+//! Semaphores: never more holders than permits, through nodes and clients, and every permit is used.
+
+use std::cell::RefCell;
+
+use super::*;
+
+const PERMITS: usize = 3;
+
+/// What the holders of permits saw.
+#[derive(Default)]
+struct Seen {
+    holders: usize,
+    holders_max: usize,
+    /// By worker.
+    grants: Vec<u64>,
+}
+
+fn setup(seed: u64) -> Setup {
+    let names = (1..=PERMITS).map(|number| format!("gpu#{number}")).collect();
+    Setup { clients: 2, proposers: 1, shards: 3, names, ..Setup::new(seed, 3) }
+}
+
+/// Spawns a worker that takes permits, holds them for a moment, and asks again.
+fn spawn_worker(cell: &mut Simulation, host: usize, seen: &Rc<RefCell<Seen>>) {
+    let (handle, judge, timer) = (cell.handle(host), cell.judge_handle(), cell.timer());
+    let (client, seen) = (cell.next_task(), Rc::clone(seen));
+    let worker = seen.borrow().grants.len();
+    seen.borrow_mut().grants.push(0);
+    cell.spawn(host, async move {
+        loop {
+            let permit = handle.acquire("gpu", TTL).permits(PERMITS as u64).await;
+            let Ok(guard) = permit else { continue };
+            let names = judge.borrow().names().to_vec();
+            let place = names.iter().position(|name| name == guard.name());
+            let place = place.expect("one of the permits");
+            let guard = judge.borrow_mut().granted(client, host, place, guard);
+            {
+                let mut seen = seen.borrow_mut();
+                seen.holders += 1;
+                seen.holders_max = seen.holders_max.max(seen.holders);
+                seen.grants[worker] += 1;
+            }
+            timer.sleep(Duration::from_millis(5 + 7 * worker as u64 % 40)).await;
+            seen.borrow_mut().holders -= 1;
+            drop(judge.borrow_mut().return_guard(client, guard));
+        }
+    });
+}
+
+#[test]
+fn a_semaphore_never_has_more_holders_than_permits() {
+    for seed in 81..85 {
+        let setup = setup(seed);
+        let (mut cell, seen) = (cell(&setup), Rc::<RefCell<Seen>>::default());
+        for worker in 0..setup.hosts() * 3 {
+            spawn_worker(&mut cell, worker % setup.hosts(), &seen);
+        }
+        cell.run_for(SECOND * 20);
+        cell.assert_sound();
+        let Seen { holders_max, grants, .. } = &*seen.borrow();
+        assert_eq!(*holders_max, PERMITS, "all permits are used");
+        let (all, least) = (grants.iter().sum::<u64>(), grants.iter().min().copied());
+        assert!(least >= Some(all / (8 * grants.len() as u64)), "{grants:?}");
+        // Each of 18 workers holds for 25 ms on average, and three hold at a time.
+        assert!(all > 20 * 1000 / 25, "{grants:?}");
+        (0..setup.hosts()).for_each(|host| cell.end_tasks_of(host));
+        cell.run_for(TTL * 2);
+        for host in 0..setup.nodes() {
+            let status = cell.status(host);
+            assert_eq!((status.waiters, status.guards), (0, 0), "{status:?}");
+        }
+    }
+}
+
+#[test]
+fn a_permit_is_free_again_when_its_holder_dies() {
+    let mut cell = cell(&setup(85));
+    let hold = |cell: &mut Simulation, host: usize| {
+        let handle = cell.handle(host);
+        cell.run(host, async move { handle.acquire("gpu", TTL).permits(2).await })
+    };
+    let held: Vec<_> = [0, 4].map(|host| hold(&mut cell, host).expect("granted")).into();
+    let handle = cell.handle(1);
+    let denied =
+        cell.run(1, async move { handle.acquire("gpu", TTL).permits(2).wait(SECOND / 10).await });
+    assert!(matches!(denied, Err(AcquireError::Held { .. })), "{denied:?}");
+    cell.kill(0, Presence::Refusing);
+    let next = hold(&mut cell, 1).expect("after the ttl");
+    assert_eq!(next.name(), held[0].name());
+    assert!(next.fence() > held[0].fence());
+    assert!(held[1].is_held());
+}
