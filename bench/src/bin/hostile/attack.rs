@@ -146,7 +146,7 @@ impl Attack {
             clients: first(cell.endpoints()),
             http: first(cell.http_endpoints()),
             peers: first(cell.peer_endpoints()),
-            tls: cell.certificates().map(|of| Tls::from_ca_file(of.authority())).transpose()?,
+            tls: cell.tls()?,
             stop: Arc::clone(&stop),
             done: Arc::clone(&done),
             ready,
