@@ -29,7 +29,7 @@ const LASTING: &[&[u8]] =
 
 /// The commands for locks of a Redis server, as lock libraries use them.
 #[derive(Debug)]
-pub struct RedisLock {
+struct RedisLock {
     ttl_ms: u64,
     names: Names,
     /// The hashes of the scripts, once the server has them.
@@ -39,23 +39,21 @@ pub struct RedisLock {
 
 impl RedisLock {
     /// The number of replies to [`RedisLock::greet`].
-    pub const GREETINGS: u32 = 2;
+    const GREETINGS: u32 = 2;
 
-    /// Commands with the names and the ttl of this plan.
-    #[must_use]
-    pub fn new(plan: &Plan) -> Self {
+    fn new(plan: &Plan) -> Self {
         let (ttl_ms, names) = (ttl_ms(plan), Names::new(&plan.names));
         Self { ttl_ms, names, release_script: Vec::new(), renew_script: Vec::new() }
     }
 
     /// Loads the scripts.
-    pub fn greet(&self, out: &mut Vec<u8>) {
+    fn greet(&self, out: &mut Vec<u8>) {
         put_command(out, &[b"SCRIPT", b"LOAD", RELEASE_SCRIPT]);
         put_command(out, &[b"SCRIPT", b"LOAD", RENEW_SCRIPT]);
     }
 
     /// Handles a reply to [`RedisLock::greet`], of which `left` are missing.
-    pub fn greeted(&mut self, left: u32, value: Value<'_>) {
+    fn greeted(&mut self, left: u32, value: Value<'_>) {
         let script = value.bytes().unwrap_or_default().to_vec();
         match left {
             1 => self.release_script = script,
@@ -66,7 +64,7 @@ impl RedisLock {
     }
 
     /// Writes a request for the lock of this number.
-    pub fn put(&mut self, out: &mut Vec<u8>, number: u32, request: LeaseRequest) {
+    fn put(&mut self, out: &mut Vec<u8>, number: u32, request: LeaseRequest) {
         let name = self.names.get(number);
         match request {
             LeaseRequest::Acquire { token } => {
@@ -153,7 +151,7 @@ struct Link {
 
 /// The protocol of a cell or a Redis server.
 #[derive(Debug)]
-pub(crate) struct Resp {
+pub struct Resp {
     server: Server,
     token: Option<Secret>,
     endpoints: usize,
@@ -165,7 +163,8 @@ pub(crate) struct Resp {
 }
 
 impl Resp {
-    pub(crate) fn new(plan: &Plan) -> Self {
+    #[must_use]
+    pub fn new(plan: &Plan) -> Self {
         let is_handover = plan.workload == Workload::Handover;
         let server = match plan.dialect {
             Dialect::Redis => Server::Redis(RedisLock::new(plan)),
