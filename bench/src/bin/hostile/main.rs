@@ -89,9 +89,7 @@ fn measure(cell: &Ours, attack: &Attack, cli: &Cli) -> Result<()> {
     Turns::default().turn(cell, turn)?;
     for _ in 0..cli.turns {
         calm.turn(cell, turn)?;
-        let attacking = attack.start(cell)?;
-        attacked.turn(cell, turn)?;
-        done += attacking.stop()?;
+        done += attack.during(cell, || attacked.turn(cell, turn))?;
     }
     ensure!(calm.failures + attacked.failures == 0, "pairs failed under {}", attack.name);
     let (most, rss) = (cell.members()[0].peak()?, cell.members()[0].rss()?);
