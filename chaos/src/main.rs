@@ -1,10 +1,10 @@
 //! The command line of the harness. The exit code is 0 without a violation, 3 after one, and 1 if
 //! the harness itself failed.
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, exit};
+use std::process::{Command, ExitCode};
 use std::time::Duration;
-use std::{fs, thread};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
@@ -15,11 +15,9 @@ use paxoslease_chaos::report::{self, ReportFacts};
 use paxoslease_chaos::run::{self, RunOptions, RunOutcome};
 use paxoslease_chaos::schedule::Plan;
 use paxoslease_chaos::{cell, log, traces};
-use paxoslease_rig::{end_all, paxoslease_beside_this};
+use paxoslease_rig::{interrupt, paxoslease_beside_this};
 use paxoslease_trace::Clocks;
 use sha2::{Digest as _, Sha256};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 /// The exit code after a violation.
 const VIOLATED: u8 = 3;
@@ -116,7 +114,10 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<ExitCode> {
-    end_with_signals()?;
+    interrupt::watch(|| {
+        spaces::remove(true);
+        cell::unmount_all();
+    })?;
     if options.quick {
         return quick(options);
     }
@@ -394,21 +395,6 @@ fn plan(options: &Options, seed: u64) -> Plan {
 
 fn rules() -> Vec<String> {
     paxoslease_core::Rule::ALL.iter().map(|rule| format!("{rule:?}")).collect()
-}
-
-/// Ends all processes and removes namespaces and mounts at a signal.
-fn end_with_signals() -> Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot handle signals")?;
-    let wait = move || {
-        if let Some(signal) = signals.forever().next() {
-            end_all();
-            spaces::remove(true);
-            cell::unmount_all();
-            exit(128 + signal);
-        }
-    };
-    thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
-    Ok(())
 }
 
 #[cfg(test)]

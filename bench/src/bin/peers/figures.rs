@@ -107,7 +107,7 @@ impl Figures {
 
     /// The measured sides, in the order of the tables.
     pub(crate) fn sides(&self) -> Vec<Side> {
-        Side::ALL.into_iter().filter(|side| self.rows.iter().any(|row| row.side == *side)).collect()
+        Side::all().filter(|side| self.rows.iter().any(|row| row.side == *side)).collect()
     }
 
     /// The ratio of two rows, computed within each round.

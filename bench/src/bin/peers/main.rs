@@ -67,7 +67,7 @@ fn main() -> Result<()> {
     if cli.render {
         return render();
     }
-    interrupt::watch()?;
+    interrupt::watch(|| {})?;
     let figures = cli.measure()?;
     // Sides are compared within a round, so the page has the figures of one whole run.
     let is_whole = !cli.quick && cli.only.is_none() && cli.peers.is_none();
@@ -110,7 +110,7 @@ impl Cli {
     }
 
     fn scale(&self) -> scale::ScalePlan {
-        let sides = Side::ALL.into_iter().filter(|side| self.wants(*side)).collect();
+        let sides = Side::all().filter(|side| self.wants(*side)).collect();
         scale::ScalePlan { sides, quick: self.quick }
     }
 

@@ -34,7 +34,7 @@ struct Cli {
 
 fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
-    interrupt::watch()?;
+    interrupt::watch(|| {})?;
     let settings = OursSettings::single("--log warn");
     let cell = Ours::start(OursSettings { has_http: true, tls: Some("off"), ..settings })?;
     let mut report = format!("version {}\n", cell.version()?);

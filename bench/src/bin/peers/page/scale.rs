@@ -93,7 +93,7 @@ fn growth(page: &mut Page, scale: &ScaleFigures) {
     let held: BTreeSet<u32> = scale.growth.iter().map(|row| row.held).collect();
     let mut head = vec![String::new()];
     head.extend(held.iter().map(|held| format!("{} held", count(f64::from(*held)))));
-    let sides = Side::ALL.into_iter().filter(|side| of_side(*side).next().is_some());
+    let sides = Side::all().filter(|side| of_side(*side).next().is_some());
     let rows = sides.map(|side| {
         let cell = |held: &u32| {
             let row = of_side(side).find(|row| row.held == *held);
