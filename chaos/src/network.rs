@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use paxoslease_rig::free_ports;
+use serde::Deserialize;
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize)]
 pub enum Place {
     Node(u16),
     Clients(u16),
@@ -49,7 +50,7 @@ impl Interface {
 
 /// Each packet is late by `least` and a random share of `spread`, so that packets overtake each
 /// other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 pub struct Delay {
     pub least: Duration,
     pub spread: Duration,

@@ -14,7 +14,7 @@ const SHOWN_MAX: usize = 20;
 const EVIDENCE_MAX: usize = 16;
 
 /// What the events do not contain.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReportFacts {
     pub seed: u64,
     pub nodes: u16,
@@ -42,7 +42,7 @@ pub fn write(
     fs::write(folder.join("report.md"), page(facts, records, verdict))
 }
 
-fn page(facts: &ReportFacts, records: &Records, verdict: &Verdict) -> String {
+pub(crate) fn page(facts: &ReportFacts, records: &Records, verdict: &Verdict) -> String {
     let again = format!(
         "## Again\n\nThe same schedule; what processes make of it depends on the machine.\n\n\
          ```sh\n{}\n```\n",
@@ -145,49 +145,4 @@ fn faults(verdict: &Verdict) -> String {
 
 fn seconds(span: Nanos) -> String {
     format!("{:.1}", span as f64 / 1e9)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::check::{Bounds, judge};
-    use crate::log::{Belief, Event, EventKind, Kind};
-
-    fn met(expected: Vec<Rule>) -> String {
-        let held = |client: &str, fence, from| {
-            let (client, name, kind) = (client.to_owned(), "a".to_owned(), Kind::Http);
-            let until = from + 1_500_000_000;
-            let belief = Belief { client, kind, name, attempt: 1, fence, from, until, renewals: 0 };
-            Event { at: from, what: EventKind::Held(belief) }
-        };
-        let events = vec![held("x", 1, 0), held("y", 2, 1_200_000_000)];
-        let verdict = judge(&events, Bounds::default());
-        let facts = ReportFacts {
-            seed: 1,
-            nodes: 3,
-            network: String::new(),
-            versions: Vec::new(),
-            bound: Duration::ZERO,
-            replay: String::new(),
-            bugs: Vec::new(),
-            failure: None,
-            expected,
-        };
-        let records = Records { events, cut: 0 };
-        page(&facts, &records, &verdict)
-    }
-
-    #[test]
-    fn expected_violations_are_counted_by_rule() {
-        let page = met(vec![Rule::OneHolder, Rule::HoldersMayWrite]);
-        assert!(!page.contains("VIOLATIONS") && !page.contains("No two beliefs met"), "{page}");
-        assert!(page.contains("two holders at once, 1 times"), "{page}");
-        assert!(page.contains("a holder's write was refused, 0 times"), "{page}");
-        assert!(page.contains("1.2 s, 3 nodes"), "{page}");
-    }
-
-    #[test]
-    fn what_was_not_expected_is_the_headline() {
-        assert!(met(Vec::new()).contains("**VIOLATIONS: 1."));
-    }
 }
