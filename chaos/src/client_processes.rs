@@ -108,9 +108,6 @@ impl ClientProcesses {
             log: options.events().join(format!("client-{id}-{starts}.jsonl")),
             paxoslease: options.paxoslease.clone(),
             part: Part::Client,
-            attempt: 0,
-            hold_ms: 0,
-            stubborn: false,
         };
         let mut command = network.command(place, &options.client);
         command.arg(arguments.to_json());

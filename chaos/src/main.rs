@@ -380,17 +380,8 @@ fn order(options: &Options, seed: u64) -> Result<RunOptions> {
 }
 
 fn plan(options: &Options, seed: u64) -> Plan {
-    Plan {
-        seed,
-        nodes: options.nodes,
-        groups: 2,
-        clients: 0,
-        max_lease: Duration::from_millis(options.max_lease_ms),
-        drift_ppm: 1000,
-        has_disks: false,
-        has_network: false,
-        has_upgrade: options.upgrade.is_some(),
-    }
+    let plan = Plan::new(seed, options.nodes, Duration::from_millis(options.max_lease_ms));
+    Plan { has_upgrade: options.upgrade.is_some(), ..plan }
 }
 
 fn rules() -> Vec<String> {

@@ -170,6 +170,7 @@ impl Shape {
 impl Fault {
     /// The kind in reports.
     pub fn kind(&self) -> &'static str {
+        use NetworkFault::{Cut, Distance, Flap, Lose};
         use NodeFault::{Clock, FewFiles, FullDisk, Kill, LittleMemory, Pause, ReadOnly};
         use NodeFault::{Reload, Roll, Stop};
         match self {
@@ -189,22 +190,40 @@ impl Fault {
             Self::Nodes(LittleMemory, _) => "little memory",
             Self::Client(ClientFault::Pause, _) => "pause of a client",
             Self::Client(ClientFault::Kill, _) => "kill -9 of a client",
-            Self::Network(fault) => fault.kind(),
+            Self::Network(Cut(Shape::Deaf(_) | Shape::Mute(_) | Shape::OneWay(..))) => {
+                "one-way partition"
+            }
+            Self::Network(Cut(_)) => "partition",
+            Self::Network(Flap(_)) => "flapping partition",
+            Self::Network(Lose { .. }) => "packet loss",
+            Self::Network(NetworkFault::Delay { .. }) => "delay and reordering",
+            Self::Network(Distance { .. }) => "distance",
         }
     }
 
     /// The targets, and the degree.
     pub fn whom(&self) -> String {
+        let nodes_of = |nodes: &[u16]| places(nodes.iter().copied().map(Place::Node));
+        let millis = Duration::as_millis;
         match self {
-            Self::Nodes(fault, nodes) => {
-                let nodes = places(nodes.iter().copied().map(Place::Node));
-                match fault {
-                    NodeFault::Clock { ppm } => format!("{nodes}, {ppm:+} ppm"),
-                    _ => nodes,
-                }
+            Self::Nodes(NodeFault::Clock { ppm }, nodes) => {
+                format!("{}, {ppm:+} ppm", nodes_of(nodes))
             }
+            Self::Nodes(_, nodes) => nodes_of(nodes),
             Self::Client(_, client) => format!("client {client}"),
-            Self::Network(fault) => fault.whom(),
+            Self::Network(NetworkFault::Cut(shape) | NetworkFault::Flap(shape)) => shape.name(),
+            Self::Network(NetworkFault::Lose { whom, permille }) => {
+                format!("{permille} in a thousand to {}", places(whom.iter().copied()))
+            }
+            Self::Network(NetworkFault::Delay { whom, delay }) => format!(
+                "{} to {} ms at {}",
+                millis(&delay.least),
+                millis(&(delay.least + delay.spread)),
+                places(whom.iter().copied())
+            ),
+            Self::Network(NetworkFault::Distance { round_trip }) => {
+                format!("all nodes, {} ms there and back", millis(round_trip))
+            }
         }
     }
 
@@ -218,59 +237,23 @@ impl Fault {
 
     /// The nodes of these places that it may keep from serving. All others must serve.
     pub fn nodes(&self, places: &[Place]) -> Vec<u16> {
-        match self {
-            Self::Nodes(NodeFault::Reload, _) | Self::Client(..) => Vec::new(),
-            Self::Nodes(_, nodes) => nodes.clone(),
-            Self::Network(fault) => fault.nodes(places),
-        }
-    }
-}
-
-impl NetworkFault {
-    fn kind(&self) -> &'static str {
-        match self {
-            Self::Cut(Shape::Deaf(_) | Shape::Mute(_) | Shape::OneWay(..)) => "one-way partition",
-            Self::Cut(_) => "partition",
-            Self::Flap(_) => "flapping partition",
-            Self::Lose { .. } => "packet loss",
-            Self::Delay { .. } => "delay and reordering",
-            Self::Distance { .. } => "distance",
-        }
-    }
-
-    fn whom(&self) -> String {
-        let millis = Duration::as_millis;
-        match self {
-            Self::Cut(shape) | Self::Flap(shape) => shape.name(),
-            Self::Lose { whom, permille } => {
-                format!("{permille} in a thousand to {}", places(whom.iter().copied()))
-            }
-            Self::Delay { whom, delay } => format!(
-                "{} to {} ms at {}",
-                millis(&delay.least),
-                millis(&(delay.least + delay.spread)),
-                places(whom.iter().copied())
-            ),
-            Self::Distance { round_trip } => {
-                format!("all nodes, {} ms there and back", millis(round_trip))
-            }
-        }
-    }
-
-    fn nodes(&self, places: &[Place]) -> Vec<u16> {
         let node = |place: &Place| match place {
             Place::Node(id) => Some(*id),
             Place::Clients(_) => None,
         };
         let all: Vec<u16> = places.iter().filter_map(node).collect();
         match self {
-            Self::Cut(shape) | Self::Flap(shape) => shape.nodes(&all),
+            Self::Nodes(NodeFault::Reload, _) | Self::Client(..) => Vec::new(),
+            Self::Nodes(_, nodes) => nodes.clone(),
+            Self::Network(NetworkFault::Distance { .. }) => Vec::new(),
+            Self::Network(NetworkFault::Cut(shape) | NetworkFault::Flap(shape)) => {
+                shape.nodes(&all)
+            }
             // If clients are hard to reach, their grants tell little about the nodes.
-            Self::Lose { whom, .. } | Self::Delay { whom, .. } => {
+            Self::Network(NetworkFault::Lose { whom, .. } | NetworkFault::Delay { whom, .. }) => {
                 let nodes: Vec<u16> = whom.iter().filter_map(node).collect();
                 if nodes.len() < whom.len() { all } else { nodes }
             }
-            Self::Distance { .. } => Vec::new(),
         }
     }
 }
