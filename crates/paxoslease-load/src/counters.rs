@@ -155,44 +155,4 @@ mod tests {
         assert_eq!(counters.errors().len(), KINDS_MAX + 1);
         assert_eq!(counters.errors().values().sum::<u64>(), 1003);
     }
-
-    #[test]
-    fn a_name_that_returns_to_its_holder_was_not_handed_over() {
-        let mut counters = Counters::new(3);
-        for client in [0, 0, 1, 0, 0] {
-            counters.grant(client);
-        }
-        assert_eq!(counters.shares(), Shares { clients: 3, handovers: 2, max: 4, min: 0 });
-        assert!(counters.shares().ratio().is_infinite());
-    }
-
-    #[test]
-    fn the_longest_gap_may_be_the_first_or_the_last() {
-        let ms = Duration::from_millis;
-        let gap = |successes: &[u64], end: u64| {
-            let mut counters = Counters::new(0);
-            counters.begin(ms(100));
-            successes.iter().for_each(|at| counters.succeeded(ms(*at), ms(1)));
-            counters.end_gap(ms(end));
-            counters.longest_gap()
-        };
-        assert_eq!(gap(&[150, 160, 170], 180), ms(50));
-        assert_eq!(gap(&[110, 160, 170], 180), ms(50));
-        assert_eq!(gap(&[110, 120, 130], 180), ms(50));
-        assert_eq!(gap(&[], 150), ms(50));
-    }
-
-    #[test]
-    fn only_what_was_asked_has_a_latency() {
-        let mut counters = Counters::new(1);
-        (1..=1000).for_each(|ms| counters.time(Kind::Renew, Duration::from_millis(ms)));
-        let latency = counters.latency();
-        assert_eq!(latency.len(), 1);
-        let renew = latency["renew"];
-        assert_eq!(renew.count, 1000);
-        assert!((renew.p50_us / 500e3 - 1.0).abs() < 0.01, "{renew:?}");
-        assert!((renew.p99_9_us / 999e3 - 1.0).abs() < 0.01, "{renew:?}");
-        counters.time(Kind::Renew, Duration::from_secs(1_000_000));
-        assert!(counters.latency()["renew"].max_us <= 121e6, "counted as the longest");
-    }
 }

@@ -9,6 +9,7 @@ use paxoslease_wire::resp::{
 
 use super::*;
 use crate::plan::{Dialect, PlanError};
+use crate::report::Latency;
 use crate::resp::Resp;
 
 const MS: Duration = Duration::from_millis(1);
@@ -266,12 +267,15 @@ fn played(command: &str) -> String {
     text +=
         &format!("{:.0} per second, errors {errors:?}, last {last_error:?}\n", report.per_second);
     for (kind, latency) in &report.latency {
-        let [p50, max] = [latency.p50_us, latency.max_us].map(|micros| micros / 1e3);
-        text += &format!("{} x {kind}: p50 {p50:.1} ms, longest {max:.1} ms\n", latency.count);
+        let Latency { count, p50_us, p99_9_us, max_us, .. } = latency;
+        let [p50, most, max] = [p50_us, p99_9_us, max_us].map(|micros| micros / 1e3);
+        text += &format!("{count} x {kind}: p50 {p50:.1}, p99.9 {most:.1}, longest {max:.1} ms\n");
     }
     let whole = report.whole_nanos.max() as f64 / 1e6;
     text += &format!("whole: {whole:.1} ms, longest gap {:.1} ms\n", report.longest_gap_ms);
-    text += &report.shares.map(|shares| format!("{shares:?}\n")).unwrap_or_default();
+    if let Some(shares) = report.shares {
+        text += &format!("{shares:?}, ratio {:.1}\n", shares.ratio());
+    }
     // The first request of each kind, which has its number of words.
     let mut asked: BTreeMap<(&str, usize), (usize, &str)> = BTreeMap::new();
     for request in &load.server.asked {
