@@ -2,11 +2,11 @@
 //! [`ReportFacts`] has what only the harness knows.
 
 use std::path::Path;
-use std::time::Duration;
 use std::{fs, io};
 
 use crate::check::{Gap, Rule, Verdict, Violation, format_nanos};
 use crate::log::{Nanos, Records};
+use crate::run::RunOutcome;
 
 /// The most violations with their events on the page.
 const SHOWN_MAX: usize = 20;
@@ -18,17 +18,11 @@ const EVIDENCE_MAX: usize = 16;
 pub struct ReportFacts {
     pub seed: u64,
     pub nodes: u16,
-    pub network: String,
     /// The version of the binary, and of the one for upgrades.
     pub versions: Vec<String>,
-    /// The time after healing in which every name had to be granted.
-    pub bound: Duration,
     /// The command that repeats the schedule.
     pub replay: String,
-    /// What processes did wrong.
-    pub bugs: Vec<String>,
-    /// Why the run ended early, if it did.
-    pub failure: Option<String>,
+    pub outcome: RunOutcome,
     /// The violations that this run is meant to cause.
     pub expected: Vec<Rule>,
 }
@@ -56,10 +50,11 @@ pub(crate) fn page(facts: &ReportFacts, records: &Records, verdict: &Verdict) ->
 }
 
 fn judgement(facts: &ReportFacts, verdict: &Verdict) -> String {
+    let RunOutcome { bugs, failure, .. } = &facts.outcome;
     let is_expected = |violation: &&Violation| facts.expected.contains(&violation.rule);
     let (expected, violations): (Vec<&Violation>, Vec<&Violation>) =
         verdict.violations.iter().partition(is_expected);
-    let count = violations.len() + facts.bugs.len();
+    let count = violations.len() + bugs.len();
     let mut text = if count > 0 {
         format!("**VIOLATIONS: {count}. THIS BUILD IS NOT SAFE TO SHIP.**\n\n")
     } else if facts.expected.is_empty() {
@@ -73,17 +68,17 @@ fn judgement(facts: &ReportFacts, verdict: &Verdict) -> String {
          write.\n\n"
             .to_owned()
     };
-    if let Some(failure) = &facts.failure {
+    if let Some(failure) = failure {
         text += &format!("**The run ended before its time:** {failure}\n\n");
     }
     for rule in &facts.expected {
         let times = expected.iter().filter(|violation| violation.rule == *rule).count();
         text += &format!("- Expected, and not counted: {rule}, {times} times\n");
     }
-    for bug in &facts.bugs {
+    for bug in bugs {
         text += &format!("- A process misbehaved: {}\n", bug.trim_end().replace('\n', " / "));
     }
-    if !(facts.expected.is_empty() && facts.bugs.is_empty()) {
+    if !(facts.expected.is_empty() && bugs.is_empty()) {
         text += "\n";
     }
     for (number, violation) in (1..).zip(violations.iter().take(SHOWN_MAX)) {
@@ -104,7 +99,7 @@ fn judgement(facts: &ReportFacts, verdict: &Verdict) -> String {
 }
 
 fn run(facts: &ReportFacts, records: &Records, verdict: &Verdict) -> String {
-    let ReportFacts { nodes, network, versions, bound, .. } = facts;
+    let ReportFacts { nodes, versions, outcome: RunOutcome { network, bound, .. }, .. } = facts;
     let (faults, stalls) = verdict.health.counts();
     let (seconds, versions) = (seconds(verdict.span.1 - verdict.span.0), versions.join(", then "));
     format!(
