@@ -62,7 +62,7 @@ fn method(page: &mut Page, figures: &Figures) {
         let title = service.side.title().to_owned();
         vec![title, service.version.clone(), service.settings.clone()]
     });
-    page.listing("services", &["service", "version", "settings"], &services.collect::<Vec<_>>());
+    page.listing("services", &["service", "version", "settings"], services);
     if figures.sides().contains(&Side::OursDefault) {
         page.set("defaults", "");
     }
