@@ -38,9 +38,7 @@ impl Etcd {
     /// Starts a cluster and waits until every member knows a leader.
     pub fn start(storage: Storage) -> Result<Self> {
         let folder = storage.folder("etcd")?;
-        let ports: [u16; 2 * MEMBERS] = free_ports()?;
-        let clients = std::array::from_fn(|member| ports[member]);
-        let peers = std::array::from_fn(|member| ports[MEMBERS + member]);
+        let (clients, peers) = (free_ports()?, free_ports()?);
         started(Self { storage, clients, peers, members: Vec::new(), folder }, MEMBERS)
     }
 
