@@ -28,6 +28,7 @@ const STOP_MAX: Duration = Duration::from_secs(20);
 /// The interval of polling.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
+#[derive(Default)]
 struct Node {
     process: Option<Process>,
     disk: Option<Disk>,
@@ -62,15 +63,12 @@ impl Cell {
             let data = options.folder.join(format!("data-{id}"));
             let disk = if options.is_diskless { None } else { Some(Disk::new(&data)?) };
             nodes.push(Node {
-                process: None,
                 disk,
                 log: logs.join(format!("{id}.log")),
                 binary: options.paxoslease.clone(),
                 ppm: options.clocks_ppm(),
                 is_new: true,
-                should_run: false,
-                may_die: false,
-                limited: None,
+                ..Node::default()
             });
         }
         Ok(Self { options: options.clone(), certificates, nodes, bugs: Vec::new() })

@@ -21,7 +21,7 @@ use crate::store::Store;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RunOptions {
     pub plan: Plan,
     /// The duration of a drawn schedule.

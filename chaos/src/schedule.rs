@@ -13,7 +13,7 @@ use paxoslease_sim::Rng;
 use crate::nemesis::{ClientFault, Fault, NetworkFault, NodeFault, Shape};
 use crate::network::{Delay, Place};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Plan {
     pub seed: u64,
     pub nodes: u16,
@@ -64,19 +64,7 @@ impl Round {
 impl Plan {
     /// Two groups of clients with clocks within the default drift, and only faults of processes.
     pub fn new(seed: u64, nodes: u16, max_lease: Duration) -> Self {
-        let (groups, clients, drift_ppm) = (2, 0, 1000);
-        let (has_disks, has_network, has_upgrade) = (false, false, false);
-        Self {
-            seed,
-            nodes,
-            groups,
-            clients,
-            max_lease,
-            drift_ppm,
-            has_disks,
-            has_network,
-            has_upgrade,
-        }
+        Self { seed, nodes, groups: 2, max_lease, drift_ppm: 1000, ..Self::default() }
     }
 
     /// The time without faults after the bound of a healing. Only then no leftover request can

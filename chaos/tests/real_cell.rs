@@ -34,15 +34,11 @@ fn options(folder: &Folder) -> RunOptions {
     RunOptions {
         // Without the feature `chaos`, no clock has a rate error.
         plan: Plan { groups: 1, drift_ppm: 1, ..Plan::new(1, 3, Duration::from_secs(1)) },
-        len: Duration::ZERO,
-        directed: None,
-        without_rule: None,
         paxoslease: paxoslease(),
-        upgrade: None,
         client: env!("CARGO_BIN_EXE_chaos-client").into(),
-        is_diskless: false,
         on_loopback: true,
         folder: folder.join("run"),
+        ..RunOptions::default()
     }
 }
 

@@ -84,14 +84,7 @@ impl Cli {
     fn measure(&self) -> Result<Figures> {
         let (mut machine, ticks) = (Machine::here(), Ticks::now());
         let (plan, scale) = (self.plan(), self.scale());
-        let mut figures = Figures {
-            machine: Machine::default(),
-            method: plan.method(),
-            services: Vec::new(),
-            rows: Vec::new(),
-            troubles: Vec::new(),
-            scale: None,
-        };
+        let mut figures = Figures { method: plan.method(), ..Figures::default() };
         if !plan.cases.is_empty() {
             let services = start(&scale)?;
             figures.services = services.iter().map(|running| running.described.clone()).collect();

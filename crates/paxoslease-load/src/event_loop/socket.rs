@@ -13,7 +13,7 @@ use rustls::{ClientConnection, Connection};
 /// More than any reply to this load takes.
 const BUFFER_LEN: usize = 64 * 1024;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Socket {
     stream: Option<TcpStream>,
     tls: Option<Box<Connection>>,
@@ -40,16 +40,8 @@ pub(super) enum ReadResult {
 
 impl Socket {
     pub(super) fn new(candidates: VecDeque<usize>) -> Self {
-        Self {
-            stream: None,
-            tls: None,
-            dial_ends_at: None,
-            redial_at: None,
-            candidates,
-            failures: 0,
-            buffer: vec![0; BUFFER_LEN].into_boxed_slice(),
-            len: 0,
-        }
+        let buffer = vec![0; BUFFER_LEN].into_boxed_slice();
+        Self { candidates, buffer, ..Self::default() }
     }
 
     /// The index of the current address.
