@@ -1,12 +1,14 @@
 //! The report: a Markdown page, violations first. Every figure is counted from the events;
-//! [`ReportFacts`] has what only the harness knows.
+//! [`ReportFacts`] has what only the harness knows. The prose is in `report.md.in`.
 
 use std::path::Path;
 use std::{fs, io};
 
-use crate::check::{Gap, Rule, Verdict, Violation, format_nanos};
+use crate::check::{FaultGaps, Gap, Rule, Verdict, Violation, format_nanos};
 use crate::log::{Nanos, Records};
 use crate::run::RunOutcome;
+
+const TEMPLATE: &str = include_str!("report.md.in");
 
 /// The most violations with their events on the page.
 const SHOWN_MAX: usize = 20;
@@ -37,16 +39,25 @@ pub fn write(
 }
 
 pub(crate) fn page(facts: &ReportFacts, records: &Records, verdict: &Verdict) -> String {
-    let again = format!(
-        "## Again\n\nThe same schedule; what processes make of it depends on the machine.\n\n\
-         ```sh\n{}\n```\n",
-        facts.replay,
-    );
-    format!("# Chaos, seed {}\n\n", facts.seed)
-        + &judgement(facts, verdict)
-        + &run(facts, records, verdict)
-        + &faults(verdict)
-        + &again
+    let ReportFacts { outcome: RunOutcome { network, bound, .. }, replay, .. } = facts;
+    let (faults, stalls) = verdict.health.counts();
+    let values = [
+        ("seed", facts.seed.to_string()),
+        ("judgement", judgement(facts, verdict)),
+        ("seconds", seconds(verdict.span.1 - verdict.span.0)),
+        ("nodes", facts.nodes.to_string()),
+        ("versions", facts.versions.join(", then ")),
+        ("network", network.clone()),
+        ("faults", faults.to_string()),
+        ("stalls", stalls.to_string()),
+        ("bound", format!("{bound:?}")),
+        ("cut", records.cut.to_string()),
+        ("counts", format!("{:#?}\n{:#?}", verdict.judged, verdict.counts)),
+        ("gaps", gaps(verdict)),
+        ("replay", replay.clone()),
+    ];
+    let fill = |page: String, (name, value)| page.replace(&format!("{{{{{name}}}}}"), value);
+    values.iter().map(|(name, value)| (*name, value.as_str())).fold(TEMPLATE.to_owned(), fill)
 }
 
 fn judgement(facts: &ReportFacts, verdict: &Verdict) -> String {
@@ -98,23 +109,10 @@ fn judgement(facts: &ReportFacts, verdict: &Verdict) -> String {
     text
 }
 
-fn run(facts: &ReportFacts, records: &Records, verdict: &Verdict) -> String {
-    let ReportFacts { nodes, versions, outcome: RunOutcome { network, bound, .. }, .. } = facts;
-    let (faults, stalls) = verdict.health.counts();
-    let (seconds, versions) = (seconds(verdict.span.1 - verdict.span.0), versions.join(", then "));
-    format!(
-        "## The run\n\n{seconds} s, {nodes} nodes, {versions}; {network}. {faults} faults, and the \
-         machine itself stood still {stalls} times. After healing, every name had to be granted \
-         within {bound:?}. A kill cut {} logs off in the middle of a line. Below, times are in \
-         nanoseconds. A request failed if its outcome is unknown; that gives no belief. `lock` \
-         renews and releases by itself, and does not say so.\n\n```\n{:#?}\n{:#?}\n```\n\n",
-        records.cut, verdict.judged, verdict.counts,
-    )
-}
-
-fn faults(verdict: &Verdict) -> String {
+/// The rows of the table of faults.
+fn gaps(verdict: &Verdict) -> String {
     let span = |gap: Option<Gap>| gap.map_or_else(|| "–".to_owned(), |gap| format_nanos(gap.span));
-    let rows = verdict.gaps.iter().map(|kind| {
+    let row = |kind: &FaultGaps| {
         let cells = [
             kind.what.clone().unwrap_or_else(|| "(nothing)".to_owned()),
             kind.gaps.len().to_string(),
@@ -125,17 +123,9 @@ fn faults(verdict: &Verdict) -> String {
             kind.failed.to_string(),
             kind.died.to_string(),
         ];
-        format!("| {} |\n", cells.join(" | "))
-    });
-    format!(
-        "## What was broken, and the longest time without a grant meanwhile\n\nA gap counts from \
-         the fault, or from the last grant within it, to the next grant of any name. \"Alone\" is \
-         the longest where nothing else was broken. Requests that failed and nodes that died \
-         meanwhile tell whether the fault bit.\n\n\
-         | fault | times | seconds | median gap | longest gap | longest, alone | failed | died |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|\n{}\n",
-        rows.collect::<String>()
-    )
+        format!("| {} |", cells.join(" | "))
+    };
+    verdict.gaps.iter().map(row).collect::<Vec<_>>().join("\n")
 }
 
 fn seconds(span: Nanos) -> String {
