@@ -1,5 +1,6 @@
 //! A cell of up to three nodes of ours, each a process of its own.
 
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -19,6 +20,8 @@ pub struct OursSettings {
     pub options: Vec<String>,
     /// At most three.
     pub nodes: usize,
+    /// Whether nodes listen for RESP, which all loads use.
+    pub has_clients: bool,
     /// Whether nodes listen for HTTP, which has the metrics.
     pub has_http: bool,
     /// The value of `--tls-clients`; `None` if nodes do not even use TLS with each other.
@@ -35,7 +38,7 @@ impl OursSettings {
 
     /// The default settings of a user, which include HTTP.
     pub fn shipped() -> Self {
-        Self { options: Vec::new(), nodes: NODES_MAX, has_http: true, tls: None }
+        Self { options: Vec::new(), nodes: NODES_MAX, has_clients: true, has_http: true, tls: None }
     }
 }
 
@@ -109,9 +112,10 @@ impl Service for Ours {
         // It stops when its stdin is closed, so that no node outlives a killed benchmark.
         command.args(["serve", "--with-parent"]).args(&self.settings.options);
         command.args(["--node", &(node + 1).to_string()]);
-        command.args(["--listen-clients", &self.endpoints()[node]]);
-        let http = &self.http_endpoints()[node];
-        command.args(["--listen-http", if self.settings.has_http { http } else { "off" }]);
+        let (clients, http) = (&self.endpoints()[node], &self.http_endpoints()[node]);
+        let OursSettings { has_clients, has_http, .. } = self.settings;
+        command.args(["--listen-clients", if has_clients { clients } else { "off" }]);
+        command.args(["--listen-http", if has_http { http } else { "off" }]);
         for (peer, address) in (1..).zip(self.peer_endpoints()) {
             command.args(["--peer", &format!("{peer}={address}")]);
         }
@@ -125,6 +129,9 @@ impl Service for Ours {
     }
 
     fn probe(&self, node: usize) -> Result<()> {
+        if !self.settings.has_clients {
+            return Ok(TcpStream::connect(&self.http_endpoints()[node]).map(drop)?);
+        }
         let plan = connected(&pairs(1, 1, Extent::Count(1)), addresses(&self.clients[node..=node]));
         let is_encrypted = self.settings.tls.is_some_and(|clients| clients != "off");
         grant_one(Plan { tls: self.tls()?.filter(|_| is_encrypted), ..plan })

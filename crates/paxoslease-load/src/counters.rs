@@ -36,10 +36,10 @@ pub(crate) struct Counters {
     errors: Vec<(String, u64)>,
     nanos: [Histogram<u64>; 3],
     /// Of whole operations, from their due time.
-    whole_nanos: Histogram<u64>,
+    pub(crate) whole_nanos: Histogram<u64>,
     /// The last success, or the begin of the measurement.
     succeeded_at: Duration,
-    longest_gap: Duration,
+    pub(crate) longest_gap: Duration,
     /// Of the hand-over name, by client.
     grants: Vec<u64>,
     holder: Option<u32>,
@@ -84,14 +84,6 @@ impl Counters {
     pub(crate) fn end_gap(&mut self, now: Duration) {
         self.longest_gap = self.longest_gap.max(now.saturating_sub(self.succeeded_at));
         self.succeeded_at = now;
-    }
-
-    pub(crate) fn longest_gap(&self) -> Duration {
-        self.longest_gap
-    }
-
-    pub(crate) fn whole_nanos(&self) -> &Histogram<u64> {
-        &self.whole_nanos
     }
 
     pub(crate) fn grant(&mut self, client: u32) {

@@ -39,7 +39,10 @@ pub(crate) fn measure(settings: &OursSettings, count: usize) -> Result<()> {
         ("by HTTP, with TLS", BY_HTTP, true, true),
     ] {
         let (nodes, tls) = (1, has_tls.then_some("server"));
-        let cell = Ours::start(OursSettings { nodes, tls, has_http: true, ..settings.clone() })?;
+        // The other port is off: the limit of open files would be shared.
+        let (has_clients, has_http) = (!by_http, by_http);
+        let settings = settings.clone();
+        let cell = Ours::start(OursSettings { nodes, has_clients, has_http, tls, ..settings })?;
         let (node, tls) = (&cell.members()[0], cell.tls()?);
         let address = if by_http { cell.http_endpoints() } else { cell.endpoints() }.swap_remove(0);
         let connect_many = |count: usize| -> Result<Vec<_>> {

@@ -18,7 +18,7 @@ pub(super) struct Socket {
     stream: Option<TcpStream>,
     tls: Option<Box<Connection>>,
     /// Until when a connection must come about; `None` once it has.
-    dial_ends_at: Option<Duration>,
+    pub(super) dial_ends_at: Option<Duration>,
     /// The end of the pause before the next attempt.
     redial_at: Option<Duration>,
     /// The addresses in order; the first is the current one.
@@ -62,10 +62,6 @@ impl Socket {
     /// When this connection needs attention without an event.
     pub(super) fn wake_at(&self) -> Option<Duration> {
         self.redial_at.or(self.dial_ends_at)
-    }
-
-    pub(super) fn dial_ends_at(&self) -> Option<Duration> {
-        self.dial_ends_at
     }
 
     /// Begins a connection, with TLS if given. Closes the previous one.
