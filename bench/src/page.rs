@@ -24,6 +24,10 @@ pub struct Page {
     pictures: BTreeMap<String, String>,
 }
 
+/// The rows of a table, each with its cells.
+pub trait Rows: IntoIterator<Item = Vec<String>> {}
+impl<R: IntoIterator<Item = Vec<String>>> Rows for R {}
+
 impl Page {
     pub fn new(name: &'static str, command: &'static str, template: &'static str) -> Self {
         let (values, pictures) = (BTreeMap::new(), BTreeMap::new());
@@ -35,17 +39,18 @@ impl Page {
     }
 
     /// Sets a table. The first column is text, the others are figures. Skips an empty table.
-    pub fn table<H: AsRef<str>>(&mut self, name: &str, head: &[H], rows: &[Vec<String>]) {
+    pub fn table<H: AsRef<str>>(&mut self, name: &str, head: &[H], rows: impl Rows) {
         self.aligned(name, &format!("|---|{}", "---:|".repeat(head.len() - 1)), head, rows);
     }
 
     /// Sets a table of text. Skips an empty table.
-    pub fn listing<H: AsRef<str>>(&mut self, name: &str, head: &[H], rows: &[Vec<String>]) {
+    pub fn listing<H: AsRef<str>>(&mut self, name: &str, head: &[H], rows: impl Rows) {
         self.aligned(name, &format!("|{}", "---|".repeat(head.len())), head, rows);
     }
 
-    fn aligned<H: AsRef<str>>(&mut self, name: &str, rule: &str, head: &[H], rows: &[Vec<String>]) {
-        if rows.is_empty() {
+    fn aligned<H: AsRef<str>>(&mut self, name: &str, rule: &str, head: &[H], rows: impl Rows) {
+        let mut rows = rows.into_iter().peekable();
+        if rows.peek().is_none() {
             return;
         }
         let head: Vec<&str> = head.iter().map(AsRef::as_ref).collect();
@@ -203,7 +208,7 @@ mod tests {
     fn placeholders_are_filled_and_parts_without_value_omitted() {
         let mut page = page();
         assert_eq!(page.text().expect("a page"), "# Title\n\n- one\n- two 2\n");
-        page.table("table", &["a", "b"], &[vec!["1".to_owned(), "2".to_owned()]]);
+        page.table("table", &["a", "b"], [vec!["1".to_owned(), "2".to_owned()]]);
         page.keep("plots/a.svg", "<svg/>".to_owned());
         let table = "| a | b |\n|---|---:|\n| 1 | 2 |";
         let expected = format!(

@@ -11,8 +11,8 @@ mod zookeeper;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use paxoslease_load::{Dialect, Extent, Plan, Report, Workload};
+use anyhow::{Context, Result, ensure};
+use paxoslease_load::{Extent, Plan, Report, Workload};
 use paxoslease_rig::clock::{now, sleep};
 use paxoslease_rig::{Folder, Process};
 
@@ -41,6 +41,14 @@ pub trait Service: Sync {
     /// Its members. A killed one stays in its place.
     fn members(&self) -> &[Process];
 
+    fn members_mut(&mut self) -> &mut Vec<Process>;
+
+    /// Starts the process of a member, for the first time or again.
+    fn spawn(&self, member: usize) -> Result<Process>;
+
+    /// Fails until a member serves.
+    fn probe(&self, member: usize) -> Result<()>;
+
     /// Runs a load with the service's own endpoints. The plan's connections are per server that a
     /// client uses.
     fn run(&self, plan: &Plan, target: Target) -> Result<Report>;
@@ -54,7 +62,38 @@ pub trait Service: Sync {
     }
 
     /// Restarts a member and waits until it serves.
-    fn restart(&mut self, member: usize) -> Result<()>;
+    fn restart(&mut self, member: usize) -> Result<()> {
+        self.members()[member].kill()?;
+        let process = self.spawn(member)?;
+        self.members_mut()[member] = process;
+        self.await_member(member)
+    }
+
+    fn await_member(&self, member: usize) -> Result<()> {
+        let began_at = now();
+        while let Err(error) = self.probe(member) {
+            if began_at.elapsed() >= READY_MAX {
+                let logs: String = self.members().iter().map(Process::log_tail).collect();
+                return Err(error.context(format!("member {member} did not start: {logs}")));
+            }
+            sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+}
+
+/// Starts all members of a service and waits until each serves.
+fn started<S: Service>(mut service: S, members: usize) -> Result<S> {
+    for member in 0..members {
+        let process = service.spawn(member)?;
+        service.members_mut().push(process);
+    }
+    (0..members).try_for_each(|member| service.await_member(member))?;
+    Ok(service)
+}
+
+fn addresses(ports: &[u16]) -> Vec<String> {
+    ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,31 +144,14 @@ fn connected(plan: &Plan, endpoints: impl Into<Vec<String>>) -> Plan {
     Plan { endpoints: endpoints.into(), ..plan.clone() }
 }
 
-/// Waits until the server grants and releases a lease.
-fn await_service(endpoint: &str, dialect: Dialect) -> Result<()> {
-    let mut plan = connected(&pairs(1, 1, Extent::Count(1)), [endpoint.to_owned()]);
+/// Acquires and releases a lease, in a plan with one endpoint.
+fn grant_one(plan: Plan) -> Result<()> {
     // Shorter than the `max_lease` of any cell here.
-    (plan.dialect, plan.ttl) = (dialect, Duration::from_millis(500));
-    plan.names = "ready/".to_owned();
-    await_until(endpoint, || match paxoslease_load::run(&plan, &mut |_| {}) {
-        Ok(report) if report.operations == 1 => Ok(()),
-        Ok(report) => bail!(report.last_error.unwrap_or_default()),
-        Err(error) => Err(error.into()),
-    })
-}
-
-/// Calls a function until it succeeds.
-fn await_until<T>(what: &str, mut ask: impl FnMut() -> Result<T>) -> Result<T> {
-    let began_at = now();
-    loop {
-        match ask() {
-            Ok(answer) => return Ok(answer),
-            Err(error) if began_at.elapsed() >= READY_MAX => {
-                return Err(error.context(format!("{what} did not start")));
-            }
-            Err(_) => sleep(Duration::from_millis(1)),
-        }
-    }
+    let ttl = Duration::from_millis(500);
+    let plan = Plan { ttl, names: "ready/".to_owned(), ..plan };
+    let report = paxoslease_load::run(&plan, &mut |_| {})?;
+    ensure!(report.operations == 1, report.last_error.unwrap_or_default());
+    Ok(())
 }
 
 /// The output of `--version`.

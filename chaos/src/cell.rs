@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use paxoslease_rig::{Certificates, Process, clock};
-use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, prlimit};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, prlimit};
 
+pub(crate) use disk::quietly;
 pub use disk::{Disk, remove_leftovers, unmount_all};
 
 use crate::log::{EventKind, Log, NodeState};
@@ -27,6 +28,7 @@ const STOP_MAX: Duration = Duration::from_secs(20);
 /// The interval of polling.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
+#[derive(Default)]
 struct Node {
     process: Option<Process>,
     disk: Option<Disk>,
@@ -61,15 +63,12 @@ impl Cell {
             let data = options.folder.join(format!("data-{id}"));
             let disk = if options.is_diskless { None } else { Some(Disk::new(&data)?) };
             nodes.push(Node {
-                process: None,
                 disk,
                 log: logs.join(format!("{id}.log")),
                 binary: options.paxoslease.clone(),
                 ppm: options.clocks_ppm(),
                 is_new: true,
-                should_run: false,
-                may_die: false,
-                limited: None,
+                ..Node::default()
             });
         }
         Ok(Self { options: options.clone(), certificates, nodes, bugs: Vec::new() })
@@ -147,9 +146,8 @@ impl Cell {
 
     /// Sends SIGTERM, without waiting.
     pub fn ask_to_stop(&mut self, id: u16) -> Result<()> {
-        let node = self.node(id);
-        node.should_run = false;
-        node.process.as_ref().map_or(Ok(()), |process| process.signal(Signal::TERM))
+        self.node(id).should_run = false;
+        self.signal(id, Signal::TERM)
     }
 
     /// Waits until a node has stopped after SIGTERM. If it does not stop, or fails, that is a bug.
@@ -183,13 +181,16 @@ impl Cell {
     }
 
     pub fn pause(&mut self, id: u16, paused: bool) -> Result<()> {
-        let signal = if paused { Signal::STOP } else { Signal::CONT };
-        self.node(id).process.as_ref().map_or(Ok(()), |process| process.signal(signal))
+        self.signal(id, if paused { Signal::STOP } else { Signal::CONT })
     }
 
     /// Makes a node read certificates and tokens again.
     pub fn reload(&mut self, id: u16) -> Result<()> {
-        self.node(id).process.as_ref().map_or(Ok(()), |process| process.signal(Signal::HUP))
+        self.signal(id, Signal::HUP)
+    }
+
+    fn signal(&mut self, id: u16, signal: Signal) -> Result<()> {
+        self.node(id).process.as_ref().map_or(Ok(()), |process| process.signal(signal))
     }
 
     /// Sets the rate error for the next start; `None` for the initial one.
@@ -208,28 +209,22 @@ impl Cell {
 
     /// Limits the open files to the current number and `more`.
     pub fn limit_files(&mut self, id: u16, more: u64) -> Result<()> {
-        let Some(pid) = self.pid(id) else { return Ok(()) };
-        let open = fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero()))?.count() as u64;
-        self.limit(id, pid, Resource::Nofile, open + more)
+        let Some(process) = self.running(id) else { return Ok(()) };
+        let open = process.open_files()? as u64;
+        self.limit(id, Resource::Nofile, open + more)
     }
 
     /// Limits the memory to the current size and `more` bytes. The node may die of it.
     pub fn limit_memory(&mut self, id: u16, more: u64) -> Result<()> {
-        let Some(pid) = self.pid(id) else { return Ok(()) };
-        // The writable memory, not the reserved one: heaps reserve far more than they use.
-        let status = fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmData:"));
-        let kilobytes = line.and_then(|line| line.split_whitespace().next());
-        let kilobytes: u64 = kilobytes.context("no VmData; has it ended?")?.parse()?;
+        let Some(process) = self.running(id) else { return Ok(()) };
+        let used = process.data()?;
         self.node(id).may_die = true;
-        self.limit(id, pid, Resource::Data, kilobytes * 1024 + more)
+        self.limit(id, Resource::Data, used + more)
     }
 
-    fn limit(&mut self, id: u16, pid: Pid, resource: Resource, most: u64) -> Result<()> {
-        let before = getrlimit(resource);
-        let limit = Rlimit { current: Some(most), maximum: before.maximum };
-        let before = set_limit(pid, resource, limit)?;
-        self.node(id).limited = before.map(|before| (resource, before));
+    fn limit(&mut self, id: u16, resource: Resource, most: u64) -> Result<()> {
+        let limit = Rlimit { current: Some(most), maximum: getrlimit(resource).maximum };
+        self.node(id).limited = self.set_limit(id, resource, limit)?;
         Ok(())
     }
 
@@ -237,21 +232,31 @@ impl Cell {
     pub fn unlimit(&mut self, id: u16, log: &mut Log) -> Result<()> {
         // From here on, its end is a bug again.
         self.look(log)?;
-        let pid = self.pid(id);
-        let node = self.node(id);
-        node.may_die = false;
-        if let (Some((resource, before)), Some(pid)) = (node.limited.take(), pid) {
-            set_limit(pid, resource, before)?;
+        self.node(id).may_die = false;
+        if let Some((resource, before)) = self.node(id).limited.take() {
+            self.set_limit(id, resource, before)?;
         }
         Ok(())
     }
 
-    fn pid(&mut self, id: u16) -> Option<Pid> {
-        let process = self.node(id).process.as_ref()?;
-        if process.ended().ok()?.is_some() {
-            return None;
+    /// Sets a limit and returns the previous one; `None` if the process has ended.
+    fn set_limit(
+        &mut self,
+        id: u16,
+        resource: Resource,
+        limit: Rlimit,
+    ) -> Result<Option<(Resource, Rlimit)>> {
+        let Some(process) = self.running(id) else { return Ok(None) };
+        match prlimit(Some(process.pid()), resource, limit) {
+            Ok(before) => Ok(Some((resource, before))),
+            Err(rustix::io::Errno::SRCH) => Ok(None),
+            Err(error) => Err(error).context("cannot limit a node"),
         }
-        i32::try_from(process.id()).ok().and_then(Pid::from_raw)
+    }
+
+    fn running(&mut self, id: u16) -> Option<&Process> {
+        let process = self.node(id).process.as_ref();
+        process.filter(|process| process.ended().is_ok_and(|status| status.is_none()))
     }
 
     /// Finds nodes that ended by themselves. That is a bug, unless an active fault allows it.
@@ -285,14 +290,5 @@ impl Cell {
             }
         }
         Ok(bugs)
-    }
-}
-
-/// Sets a limit and returns the previous one; `None` if the process has ended.
-fn set_limit(pid: Pid, resource: Resource, limit: Rlimit) -> Result<Option<Rlimit>> {
-    match prlimit(Some(pid), resource, limit) {
-        Ok(before) => Ok(Some(before)),
-        Err(rustix::io::Errno::SRCH) => Ok(None),
-        Err(error) => Err(error).context("cannot limit a node"),
     }
 }

@@ -24,6 +24,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use serde::Deserialize;
+
 pub use counts::{Counts, Tally};
 pub use gaps::{FaultGaps, Gap};
 pub use health::{FaultSpan, Health};
@@ -63,7 +65,7 @@ impl Default for Bounds {
 }
 
 /// A property that a run must have. The names state it; the texts state the violation.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize)]
 pub enum Rule {
     /// Invariant 1.
     OneHolder,

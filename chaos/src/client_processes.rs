@@ -4,7 +4,7 @@
 
 use anyhow::{Context as _, Result};
 use paxoslease_rig::{Process, clock};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Signal, kill_process_group};
 
 use crate::cell::POLL_INTERVAL;
 use crate::clients::{Behaviour, ClientOptions, Part};
@@ -108,9 +108,6 @@ impl ClientProcesses {
             log: options.events().join(format!("client-{id}-{starts}.jsonl")),
             paxoslease: options.paxoslease.clone(),
             part: Part::Client,
-            attempt: 0,
-            hold_ms: 0,
-            stubborn: false,
         };
         let mut command = network.command(place, &options.client);
         command.arg(arguments.to_json());
@@ -186,8 +183,7 @@ impl ClientProcesses {
 
 /// Signals a process group.
 fn signal(process: &Process, signal: Signal) -> Result<()> {
-    let group = i32::try_from(process.id()).ok().and_then(Pid::from_raw).context("no such id")?;
-    match kill_process_group(group, signal) {
+    match kill_process_group(process.pid(), signal) {
         // All processes of the group have ended.
         Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
         Err(error) => Err(error).context("cannot signal a client"),

@@ -16,8 +16,7 @@ mod worker;
 use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, exit};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::{Command, exit};
 use std::thread;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -51,12 +50,6 @@ pub struct ClientOptions {
     /// The binary `paxoslease`.
     pub paxoslease: PathBuf,
     pub part: Part,
-    /// The number of the request that the command belongs to.
-    pub attempt: u64,
-    /// How long the command works.
-    pub hold_ms: u64,
-    /// Whether the command ignores SIGTERM.
-    pub stubborn: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -77,7 +70,14 @@ pub enum Part {
     /// Acquires and holds.
     Worker,
     /// Runs under `paxoslease lock`.
-    Command,
+    Command {
+        /// The number of the request that the command belongs to.
+        attempt: u64,
+        /// How long it works.
+        hold_ms: u64,
+        /// Whether it ignores SIGTERM.
+        stubborn: bool,
+    },
 }
 
 /// Runs the part that the options name. No failure of the cell is an error.
@@ -93,7 +93,9 @@ pub fn run(options: &ClientOptions) -> Result<()> {
             set_parent_process_death_signal(Some(Signal::KILL))?;
             work(options)
         }
-        Part::Command => lock::command(options),
+        Part::Command { attempt, hold_ms, stubborn } => {
+            lock::command(options, attempt, hold_ms, stubborn)
+        }
     }
 }
 
@@ -107,25 +109,13 @@ fn work(options: &ClientOptions) -> Result<()> {
     }
 }
 
-/// Starts workers until it gets a signal, or the harness is gone.
+/// Starts workers until it gets a signal, or the harness is gone. The system kills a worker with
+/// this process.
 fn attend(options: &ClientOptions) -> Result<()> {
-    let worker: Arc<Mutex<Option<Child>>> = Arc::default();
-    end_on_request(&worker)?;
+    end_on_request()?;
     for number in 1_u64.. {
-        let part = options.part_of(Part::Worker, number);
-        let mut slot = worker.lock().unwrap_or_else(PoisonError::into_inner);
-        let child = part.command()?.spawn().context("cannot start a worker")?;
-        let id = rustix::process::Pid::from_child(&child);
-        *slot = Some(child);
-        drop(slot);
-        // The process id stays valid until `wait`, which runs under the lock.
-        let ended = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
-        while let Err(rustix::io::Errno::INTR) =
-            rustix::process::waitid(rustix::process::WaitId::Pid(id), ended)
-        {}
-        let mut slot = worker.lock().unwrap_or_else(PoisonError::into_inner);
-        let status = slot.take().context("a worker went without a word")?.wait()?;
-        drop(slot);
+        let mut worker = options.part_of(Part::Worker, number).command()?;
+        let status = worker.status().context("cannot start a worker")?;
         // Workers kill themselves on purpose. Any other end is an error.
         if status.signal() != Some(SIGKILL) {
             bail!("worker {} of {} ended: {status}", number, options.id);
@@ -135,27 +125,17 @@ fn attend(options: &ClientOptions) -> Result<()> {
 }
 
 /// Ends at a signal, and with standard input, which the harness holds.
-fn end_on_request(worker: &Arc<Mutex<Option<Child>>>) -> Result<()> {
-    let end = |worker: &Mutex<Option<Child>>| {
-        let mut slot = worker.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(worker) = &mut *slot {
-            let _gone = worker.kill();
-        }
-        // The lock is held until the exit, so that no other worker starts.
-        exit(0);
-    };
-    let of_signals = Arc::clone(worker);
+fn end_on_request() -> Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot handle signals")?;
     let wait = move || {
         if signals.forever().next().is_some() {
-            end(&of_signals);
+            exit(0);
         }
     };
     thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
-    let of_input = Arc::clone(worker);
-    let wait = move || {
+    let wait = || {
         let _ended = std::io::stdin().read_to_end(&mut Vec::new());
-        end(&of_input);
+        exit(0);
     };
     thread::Builder::new().name("input".to_owned()).spawn(wait)?;
     Ok(())
@@ -169,7 +149,7 @@ impl ClientOptions {
             Part::Client => (self.log.clone(), self.id.clone()),
             Part::Worker => (format!("{stem}-{number}").into(), format!("{}.{number}", self.id)),
             // The command logs its belief with the id of its worker.
-            Part::Command => (format!("{stem}-command-{number}").into(), self.id.clone()),
+            Part::Command { .. } => (format!("{stem}-command-{number}").into(), self.id.clone()),
         };
         let log = self.log.with_file_name(log).with_extension(EXTENSION);
         let seed = self.seed.wrapping_add(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));

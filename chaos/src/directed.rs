@@ -22,48 +22,48 @@ const DRIFT_PPM: u32 = 100_000;
 pub fn schedule(rule: &str, plan: &Plan) -> Option<DirectedSchedule> {
     let lease = plan.max_lease;
     let everyone: Vec<u16> = (1..=plan.nodes).collect();
-    let plain = |rounds| {
-        let schedule = Schedule { rounds, bound: plan.bound() };
-        DirectedSchedule { schedule, drift_ppm: None, clocks_ppm: 0 }
-    };
-    let directed = match rule {
+    let rounds = match rule {
         // A holder cannot renew and believes on, while other clients ask acceptors that forgot it.
         "QuarantineCoversLongestTtl" => {
             let kill = entry(Fault::Nodes(NodeFault::Kill, everyone), lease / 4, lease / 40);
-            plain(silenced(plan, 3, lease, &[kill]))
+            silenced(plan, 3, lease, &[kill])
         }
         // A clean stop during the quarantine would make nodes forget the quarantine.
         "NoSnapshotFromQuarantine" => {
             let kill =
                 entry(Fault::Nodes(NodeFault::Kill, everyone.clone()), lease / 4, lease / 40);
             let stop = entry(Fault::Nodes(NodeFault::Stop, everyone), lease / 2, lease / 40);
-            plain(silenced(plan, 3, lease, &[kill, stop]))
+            silenced(plan, 3, lease, &[kill, stop])
         }
         // Contention is enough: clients propose and undo all the time.
-        "ProposeRefusesForeign" | "ReleaseMatchesTenure" => {
-            plain(vec![round(Vec::new(), 5 * lease)])
-        }
+        "ProposeRefusesForeign" | "ReleaseMatchesTenure" => vec![round(Vec::new(), 5 * lease)],
         // Every node is isolated, and each one would be a quorum.
         "QuorumIsMajority" => {
             let cut = |id: &u16| cut(Shape::Isolate(*id), lease / 4, 2 * lease);
-            plain(vec![round(everyone.iter().map(cut).collect(), lease)])
+            vec![round(everyone.iter().map(cut).collect(), lease)]
         }
         // A holder that cannot renew believes until the end.
-        "BeliefKeepsDriftMargin" => DirectedSchedule {
-            drift_ppm: Some(DRIFT_PPM),
-            clocks_ppm: i64::from(DRIFT_PPM) - 1,
-            ..plain(silenced(plan, 2, 2 * lease, &[]))
-        },
+        "BeliefKeepsDriftMargin" => {
+            let (drift_ppm, clocks_ppm) = (Some(DRIFT_PPM), i64::from(DRIFT_PPM) - 1);
+            let directed = plain(plan, silenced(plan, 2, 2 * lease, &[]));
+            return Some(DirectedSchedule { drift_ppm, clocks_ppm, ..directed });
+        }
         _ => return None,
     };
-    Some(directed)
+    Some(plain(plan, rounds))
 }
 
 /// A schedule for clocks that are off by a fifth, more than the cell allows.
 pub fn outside_the_drift(plan: &Plan) -> DirectedSchedule {
-    let rounds = silenced(plan, 2, 2 * plan.max_lease, &[]);
+    DirectedSchedule {
+        clocks_ppm: 200_000,
+        ..plain(plan, silenced(plan, 2, 2 * plan.max_lease, &[]))
+    }
+}
+
+fn plain(plan: &Plan, rounds: Vec<Round>) -> DirectedSchedule {
     let schedule = Schedule { rounds, bound: plan.bound() };
-    DirectedSchedule { schedule, drift_ppm: None, clocks_ppm: 200_000 }
+    DirectedSchedule { schedule, drift_ppm: None, clocks_ppm: 0 }
 }
 
 /// Cuts one group of clients after another off from all nodes for `len`, each group `times` times,

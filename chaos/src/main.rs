@@ -1,10 +1,10 @@
 //! The command line of the harness. The exit code is 0 without a violation, 3 after one, and 1 if
 //! the harness itself failed.
 
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, exit};
+use std::process::{Command, ExitCode};
 use std::time::Duration;
-use std::{fs, thread};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
@@ -15,11 +15,9 @@ use paxoslease_chaos::report::{self, ReportFacts};
 use paxoslease_chaos::run::{self, RunOptions, RunOutcome};
 use paxoslease_chaos::schedule::Plan;
 use paxoslease_chaos::{cell, log, traces};
-use paxoslease_rig::{end_all, paxoslease_beside_this};
+use paxoslease_rig::{interrupt, paxoslease_beside_this};
 use paxoslease_trace::Clocks;
 use sha2::{Digest as _, Sha256};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 
 /// The exit code after a violation.
 const VIOLATED: u8 = 3;
@@ -116,7 +114,10 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<ExitCode> {
-    end_with_signals()?;
+    interrupt::watch(|| {
+        spaces::remove(true);
+        cell::unmount_all();
+    })?;
     if options.quick {
         return quick(options);
     }
@@ -130,10 +131,8 @@ fn run(options: &Options) -> Result<ExitCode> {
 }
 
 struct Outcome {
-    options: Options,
-    seed: u64,
-    order: RunOptions,
-    outcome: RunOutcome,
+    facts: ReportFacts,
+    folder: PathBuf,
     verdict: Verdict,
     /// The verdict on the traces; `None` if a binary writes none.
     traced: Option<paxoslease_trace::Report>,
@@ -147,7 +146,7 @@ impl Outcome {
         let versions = [Some(&order.paxoslease), order.upgrade.as_ref()];
         let versions =
             versions.into_iter().flatten().map(|file| identity(file)).collect::<Result<_>>()?;
-        let outcome = run::play(&order)?;
+        let mut outcome = run::play(&order)?;
         let records = log::read(&order.events())?;
         let verdict = check::judge(&records.events, bounds(&order.plan));
         let traced = match writes_traces(&order)? {
@@ -155,44 +154,36 @@ impl Outcome {
             false => None,
         };
         let expected = if options.clocks_outside { OUTSIDE.to_vec() } else { Vec::new() };
-        let mut bugs = outcome.bugs.clone();
         if options.clocks_outside && verdict.count(Rule::OneHolder) == 0 {
-            bugs.push("no two held at once, though clocks were that far off: no fault".to_owned());
+            let bug = "no two held at once, though clocks were that far off: no fault";
+            outcome.bugs.push(bug.to_owned());
         }
         let unruly = traced.iter().flat_map(|traced| &traced.violations);
-        bugs.extend(unruly.map(|(rule, seen)| format!("{rule}: {seen}")));
+        outcome.bugs.extend(unruly.map(|(rule, seen)| format!("{rule}: {seen}")));
         let violations = verdict
             .violations
             .iter()
             .filter(|violation| !expected.contains(&violation.rule))
             .map(|violation| format!("{} ({}): {}", violation.rule, violation.name, violation.text))
-            .chain(bugs.iter().cloned())
+            .chain(outcome.bugs.iter().cloned())
             .collect();
-        let facts = ReportFacts {
-            seed,
-            nodes: options.nodes,
-            network: outcome.network.clone(),
-            versions,
-            bound: outcome.bound,
-            replay: format!("cargo xtask chaos {}", replay(options, seed)),
-            bugs,
-            failure: outcome.failure.as_ref().map(|error| format!("{error:#}")),
-            expected,
-        };
+        let replay = format!("cargo xtask chaos {}", replay(options, seed));
+        let facts = ReportFacts { seed, nodes: options.nodes, versions, replay, outcome, expected };
         report::write(&order.folder, &facts, &records, &verdict)?;
-        Ok(Self { options: options.clone(), seed, order, outcome, verdict, traced, violations })
+        Ok(Self { facts, folder: order.folder, verdict, traced, violations })
     }
 
     /// Prints a summary, and the command that repeats the run.
     fn tell(&self) {
-        println!("{} faults on {}", self.outcome.faults, self.outcome.network);
+        let RunOutcome { faults, network, failure, .. } = &self.facts.outcome;
+        println!("{faults} faults on {network}");
         match &self.traced {
             Some(traced) => println!("traces: {traced}"),
             None => println!("traces: none, not every binary was built with the feature `trace`"),
         }
-        println!("report: {}", self.order.folder.join("report.md").display());
-        if let Some(failure) = &self.outcome.failure {
-            println!("the run ended before its time: {failure:#}");
+        println!("report: {}", self.folder.join("report.md").display());
+        if let Some(failure) = failure {
+            println!("the run ended before its time: {failure}");
         }
         if self.violations.is_empty() {
             match self.verdict.count(Rule::OneHolder) {
@@ -205,11 +196,11 @@ impl Outcome {
             println!("VIOLATION: {violation}");
         }
         println!("{} violations; the same schedule again:", self.violations.len());
-        println!("  cargo xtask chaos {}", replay(&self.options, self.seed));
+        println!("  {}", self.facts.replay);
     }
 
     fn code(&self) -> u8 {
-        code(!self.violations.is_empty(), self.outcome.failure.is_some())
+        code(!self.violations.is_empty(), self.facts.outcome.failure.is_some())
     }
 }
 
@@ -287,7 +278,7 @@ fn caught(options: &Options, rule: &str, seed: u64, out: PathBuf) -> Result<()> 
     let outcome = Outcome::of(&Options { mutant, out, ..options.clone() }, seed)?;
     let mut met = outcome.verdict.violations.iter().filter(|met| met.rule == Rule::OneHolder);
     let first = met.next().with_context(|| {
-        format!("without {rule}: NOT FOUND OUT; see {}", outcome.order.folder.display())
+        format!("without {rule}: NOT FOUND OUT; see {}", outcome.folder.display())
     })?;
     println!("without {rule}, as it must be: {} and {} more", first.text, met.count());
     Ok(())
@@ -379,36 +370,12 @@ fn order(options: &Options, seed: u64) -> Result<RunOptions> {
 }
 
 fn plan(options: &Options, seed: u64) -> Plan {
-    Plan {
-        seed,
-        nodes: options.nodes,
-        groups: 2,
-        clients: 0,
-        max_lease: Duration::from_millis(options.max_lease_ms),
-        drift_ppm: 1000,
-        has_disks: false,
-        has_network: false,
-        has_upgrade: options.upgrade.is_some(),
-    }
+    let plan = Plan::new(seed, options.nodes, Duration::from_millis(options.max_lease_ms));
+    Plan { has_upgrade: options.upgrade.is_some(), ..plan }
 }
 
 fn rules() -> Vec<String> {
     paxoslease_core::Rule::ALL.iter().map(|rule| format!("{rule:?}")).collect()
-}
-
-/// Ends all processes and removes namespaces and mounts at a signal.
-fn end_with_signals() -> Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM]).context("cannot handle signals")?;
-    let wait = move || {
-        if let Some(signal) = signals.forever().next() {
-            end_all();
-            spaces::remove(true);
-            cell::unmount_all();
-            exit(128 + signal);
-        }
-    };
-    thread::Builder::new().name("signals".to_owned()).spawn(wait)?;
-    Ok(())
 }
 
 #[cfg(test)]

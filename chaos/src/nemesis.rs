@@ -8,11 +8,13 @@ mod testbed;
 
 use std::time::Duration;
 
+use serde::Deserialize;
+
 pub use testbed::{Step, Testbed};
 
 use crate::network::{Conditions, Delay, Link, Place};
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub enum Fault {
     /// Of processes, limits or folders of these nodes. No other fault may change them meanwhile.
     Nodes(NodeFault, Vec<u16>),
@@ -20,7 +22,7 @@ pub enum Fault {
     Network(NetworkFault),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 pub enum NodeFault {
     /// SIGKILL, then a restart.
     Kill,
@@ -46,13 +48,13 @@ pub enum NodeFault {
     LittleMemory,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 pub enum ClientFault {
     Pause,
     Kill,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub enum NetworkFault {
     Cut(Shape),
     Flap(Shape),
@@ -74,7 +76,7 @@ pub enum NetworkFault {
     },
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub enum Shape {
     /// A node from all other nodes. Clients still reach it.
     Isolate(u16),
@@ -168,6 +170,7 @@ impl Shape {
 impl Fault {
     /// The kind in reports.
     pub fn kind(&self) -> &'static str {
+        use NetworkFault::{Cut, Distance, Flap, Lose};
         use NodeFault::{Clock, FewFiles, FullDisk, Kill, LittleMemory, Pause, ReadOnly};
         use NodeFault::{Reload, Roll, Stop};
         match self {
@@ -187,22 +190,40 @@ impl Fault {
             Self::Nodes(LittleMemory, _) => "little memory",
             Self::Client(ClientFault::Pause, _) => "pause of a client",
             Self::Client(ClientFault::Kill, _) => "kill -9 of a client",
-            Self::Network(fault) => fault.kind(),
+            Self::Network(Cut(Shape::Deaf(_) | Shape::Mute(_) | Shape::OneWay(..))) => {
+                "one-way partition"
+            }
+            Self::Network(Cut(_)) => "partition",
+            Self::Network(Flap(_)) => "flapping partition",
+            Self::Network(Lose { .. }) => "packet loss",
+            Self::Network(NetworkFault::Delay { .. }) => "delay and reordering",
+            Self::Network(Distance { .. }) => "distance",
         }
     }
 
     /// The targets, and the degree.
     pub fn whom(&self) -> String {
+        let nodes_of = |nodes: &[u16]| places(nodes.iter().copied().map(Place::Node));
+        let millis = Duration::as_millis;
         match self {
-            Self::Nodes(fault, nodes) => {
-                let nodes = places(nodes.iter().copied().map(Place::Node));
-                match fault {
-                    NodeFault::Clock { ppm } => format!("{nodes}, {ppm:+} ppm"),
-                    _ => nodes,
-                }
+            Self::Nodes(NodeFault::Clock { ppm }, nodes) => {
+                format!("{}, {ppm:+} ppm", nodes_of(nodes))
             }
+            Self::Nodes(_, nodes) => nodes_of(nodes),
             Self::Client(_, client) => format!("client {client}"),
-            Self::Network(fault) => fault.whom(),
+            Self::Network(NetworkFault::Cut(shape) | NetworkFault::Flap(shape)) => shape.name(),
+            Self::Network(NetworkFault::Lose { whom, permille }) => {
+                format!("{permille} in a thousand to {}", places(whom.iter().copied()))
+            }
+            Self::Network(NetworkFault::Delay { whom, delay }) => format!(
+                "{} to {} ms at {}",
+                millis(&delay.least),
+                millis(&(delay.least + delay.spread)),
+                places(whom.iter().copied())
+            ),
+            Self::Network(NetworkFault::Distance { round_trip }) => {
+                format!("all nodes, {} ms there and back", millis(round_trip))
+            }
         }
     }
 
@@ -216,59 +237,23 @@ impl Fault {
 
     /// The nodes of these places that it may keep from serving. All others must serve.
     pub fn nodes(&self, places: &[Place]) -> Vec<u16> {
-        match self {
-            Self::Nodes(NodeFault::Reload, _) | Self::Client(..) => Vec::new(),
-            Self::Nodes(_, nodes) => nodes.clone(),
-            Self::Network(fault) => fault.nodes(places),
-        }
-    }
-}
-
-impl NetworkFault {
-    fn kind(&self) -> &'static str {
-        match self {
-            Self::Cut(Shape::Deaf(_) | Shape::Mute(_) | Shape::OneWay(..)) => "one-way partition",
-            Self::Cut(_) => "partition",
-            Self::Flap(_) => "flapping partition",
-            Self::Lose { .. } => "packet loss",
-            Self::Delay { .. } => "delay and reordering",
-            Self::Distance { .. } => "distance",
-        }
-    }
-
-    fn whom(&self) -> String {
-        let millis = Duration::as_millis;
-        match self {
-            Self::Cut(shape) | Self::Flap(shape) => shape.name(),
-            Self::Lose { whom, permille } => {
-                format!("{permille} in a thousand to {}", places(whom.iter().copied()))
-            }
-            Self::Delay { whom, delay } => format!(
-                "{} to {} ms at {}",
-                millis(&delay.least),
-                millis(&(delay.least + delay.spread)),
-                places(whom.iter().copied())
-            ),
-            Self::Distance { round_trip } => {
-                format!("all nodes, {} ms there and back", millis(round_trip))
-            }
-        }
-    }
-
-    fn nodes(&self, places: &[Place]) -> Vec<u16> {
         let node = |place: &Place| match place {
             Place::Node(id) => Some(*id),
             Place::Clients(_) => None,
         };
         let all: Vec<u16> = places.iter().filter_map(node).collect();
         match self {
-            Self::Cut(shape) | Self::Flap(shape) => shape.nodes(&all),
+            Self::Nodes(NodeFault::Reload, _) | Self::Client(..) => Vec::new(),
+            Self::Nodes(_, nodes) => nodes.clone(),
+            Self::Network(NetworkFault::Distance { .. }) => Vec::new(),
+            Self::Network(NetworkFault::Cut(shape) | NetworkFault::Flap(shape)) => {
+                shape.nodes(&all)
+            }
             // If clients are hard to reach, their grants tell little about the nodes.
-            Self::Lose { whom, .. } | Self::Delay { whom, .. } => {
+            Self::Network(NetworkFault::Lose { whom, .. } | NetworkFault::Delay { whom, .. }) => {
                 let nodes: Vec<u16> = whom.iter().filter_map(node).collect();
                 if nodes.len() < whom.len() { all } else { nodes }
             }
-            Self::Distance { .. } => Vec::new(),
         }
     }
 }
@@ -313,76 +298,35 @@ pub fn conditions<'a>(faults: impl Iterator<Item = &'a Fault>, places: &[Place])
 mod tests {
     use super::*;
 
-    fn five() -> Vec<Place> {
-        (1..=5).map(Place::Node).chain([Place::Clients(1)]).collect()
-    }
-
-    fn links(shape: &Shape) -> Vec<(u16, u16)> {
-        let id = |place| match place {
-            Place::Node(id) => id,
-            Place::Clients(group) => 100 + group,
-        };
-        shape.links(&five()).into_iter().map(|(a, b)| (id(a), id(b))).collect()
-    }
-
-    #[test]
-    fn each_shape_cuts_exactly_what_it_says() {
-        assert_eq!(links(&Shape::Isolate(2)).len(), 8);
-        let halves = links(&Shape::Halves { nodes: 5, first: 4, len: 3 });
-        assert_eq!(halves.len(), 2 * 3 * 2, "4, 5, 1 from 2, 3: both ways");
-        assert!(halves.contains(&(1, 2)) && halves.contains(&(3, 5)) && !halves.contains(&(4, 1)));
-        assert_eq!(links(&Shape::Deaf(3)), [(1, 3), (2, 3), (4, 3), (5, 3)]);
-        assert_eq!(links(&Shape::Mute(3)), [(3, 1), (3, 2), (3, 4), (3, 5)]);
-        let ring = links(&Shape::Ring(5));
-        assert_eq!(ring.len(), 10);
-        assert!(!ring.contains(&(1, 2)) && !ring.contains(&(1, 5)) && ring.contains(&(1, 3)));
-        let three: Vec<Place> = (1..=3).map(Place::Node).collect();
-        assert_eq!(Shape::Ring(3).links(&three).len(), 3, "each hears one, not two");
-        assert_eq!(links(&Shape::Both(Place::Clients(1), Place::Node(2))), [(101, 2), (2, 101)]);
-    }
-
-    #[test]
-    fn overlapping_faults_add_up_and_end_alone() {
-        let one = Fault::Network(NetworkFault::Cut(Shape::Deaf(1)));
-        let two = Fault::Network(NetworkFault::Cut(Shape::Isolate(1)));
-        let whom = vec![Place::Node(1)];
-        let loss = |permille| Fault::Network(NetworkFault::Lose { whom: whom.clone(), permille });
-        let places = five();
-        let both = conditions([&one, &two, &loss(10), &loss(20)].into_iter(), &places);
-        assert_eq!(both.cut.len(), 8);
-        assert_eq!(both.loss[&Place::Node(1)], 20);
-        assert_eq!(conditions([&one].into_iter(), &places).cut.len(), 4);
-        assert_eq!(conditions([].into_iter(), &places), Conditions::default());
+    /// The nodes that faults may keep from serving, and the network conditions under all of them.
+    /// The first word of a command is the number of nodes, beside which there is a group of
+    /// clients. The faults follow as JSON.
+    fn played(command: &str) -> String {
+        let (nodes, faults) = command.split_once(' ').expect("nodes and faults");
+        let nodes = 1..=nodes.parse().expect("a number");
+        let places: Vec<Place> = nodes.map(Place::Node).chain([Place::Clients(1)]).collect();
+        let faults: Vec<Fault> = serde_json::from_str(faults).expect("faults");
+        let mut text = String::new();
+        for fault in &faults {
+            let (kind, whom, excused) = (fault.kind(), fault.whom(), fault.nodes(&places));
+            text += &format!("{kind} ({whom}) excuses {excused:?}\n");
+        }
+        let Conditions { cut, loss, delay } = conditions(faults.iter(), &places);
+        for to in places {
+            let cut = cut.iter().filter(|link| link.1 == to);
+            let cut: Vec<String> = cut.map(|(from, _)| from.to_string()).collect();
+            let (loss, delay) = (loss.get(&to), delay.get(&to));
+            if !cut.is_empty() || loss.is_some() || delay.is_some() {
+                let cut = cut.join(", ");
+                text += &format!("{to} does not hear [{cut}], loses {loss:?}, {delay:?}\n");
+            }
+        }
+        text
     }
 
     #[test]
-    fn a_fault_excuses_only_the_nodes_that_it_hits() {
-        let nodes = |fault: Fault| fault.nodes(&five());
-        let cut = |shape| nodes(Fault::Network(NetworkFault::Cut(shape)));
-        assert_eq!(nodes(Fault::Nodes(NodeFault::Pause, vec![2, 4])), [2, 4]);
-        assert_eq!(cut(Shape::Isolate(3)), [3]);
-        assert_eq!(cut(Shape::Halves { nodes: 5, first: 4, len: 3 }), [2, 3], "not 4, 5 and 1");
-        assert_eq!(cut(Shape::OneWay(Place::Node(1), Place::Node(2))), [2]);
-        assert_eq!(cut(Shape::OneWay(Place::Node(1), Place::Clients(1))), [1]);
-        assert_eq!(cut(Shape::Both(Place::Clients(1), Place::Node(2))), [2]);
-        assert_eq!(cut(Shape::Ring(5)), [1, 2, 3, 4, 5]);
-        let lose = |whom| nodes(Fault::Network(NetworkFault::Lose { whom, permille: 9 }));
-        assert_eq!(lose(vec![Place::Node(5)]), [5]);
-        assert_eq!(lose(vec![Place::Node(5), Place::Clients(1)]), [1, 2, 3, 4, 5]);
-        let none: [u16; 0] = [];
-        assert_eq!(nodes(Fault::Nodes(NodeFault::Reload, vec![1])), none);
-        assert_eq!(nodes(Fault::Client(ClientFault::Kill, 1)), none);
-        let far = NetworkFault::Distance { round_trip: Duration::from_secs(1) };
-        assert_eq!(nodes(Fault::Network(far)), none);
-    }
-
-    #[test]
-    fn distance_is_a_quarter_at_each_of_four_delays() {
-        let round_trip = Duration::from_millis(300);
-        let far = Fault::Network(NetworkFault::Distance { round_trip });
-        let far = conditions([&far].into_iter(), &five());
-        let delay = Delay { least: Duration::from_millis(75), spread: Duration::ZERO };
-        assert_eq!(far.delay.len(), 5);
-        assert!(far.delay.values().all(|each| *each == delay));
+    fn faults_break_what_the_transcript_says() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/nemesis/transcript.txt");
+        paxoslease_rig::check_transcript(path.as_ref(), played);
     }
 }

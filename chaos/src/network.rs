@@ -16,8 +16,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use paxoslease_rig::free_ports;
+use serde::Deserialize;
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize)]
 pub enum Place {
     Node(u16),
     Clients(u16),
@@ -36,20 +37,16 @@ impl fmt::Display for Place {
 pub type Link = (Place, Place);
 
 /// A port of a node.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interface {
     Peers,
     Clients,
     Http,
 }
 
-impl Interface {
-    pub const ALL: [Self; 3] = [Self::Clients, Self::Peers, Self::Http];
-}
-
 /// Each packet is late by `least` and a random share of `spread`, so that packets overtake each
 /// other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 pub struct Delay {
     pub least: Duration,
     pub spread: Duration,
@@ -91,18 +88,17 @@ pub fn build(places: &[Place], seed: u64, on_loopback: bool) -> Result<Box<dyn N
     Ok(Box::new(spaces::Spaces::build(places, seed)?))
 }
 
-/// The port of each interface.
-struct Loopback(BTreeMap<(u16, Interface), u16>);
+/// The port of each interface, by node.
+struct Loopback(BTreeMap<u16, [u16; 3]>);
 
 impl Loopback {
     fn build(places: &[Place]) -> Result<Self> {
-        let mut ports = BTreeMap::new();
-        for place in places {
-            let Place::Node(id) = *place else { continue };
-            let free: [u16; Interface::ALL.len()] = free_ports()?;
-            ports.extend(Interface::ALL.map(|interface| (id, interface)).into_iter().zip(free));
-        }
-        Ok(Self(ports))
+        let node = |place: &Place| match place {
+            Place::Node(id) => Some(*id),
+            Place::Clients(_) => None,
+        };
+        let nodes = places.iter().filter_map(node);
+        Ok(Self(nodes.map(|id| Ok((id, free_ports()?))).collect::<Result<_>>()?))
     }
 }
 
@@ -116,7 +112,7 @@ impl Network for Loopback {
     }
 
     fn address(&self, node: u16, interface: Interface) -> String {
-        format!("127.0.0.1:{}", self.0[&(node, interface)])
+        format!("127.0.0.1:{}", self.0[&node][interface as usize])
     }
 
     fn command(&self, _place: Place, program: &Path) -> Command {

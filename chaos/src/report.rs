@@ -1,12 +1,14 @@
 //! The report: a Markdown page, violations first. Every figure is counted from the events;
-//! [`ReportFacts`] has what only the harness knows.
+//! [`ReportFacts`] has what only the harness knows. The prose is in `report.md.in`.
 
 use std::path::Path;
-use std::time::Duration;
 use std::{fs, io};
 
-use crate::check::{Gap, Rule, Verdict, Violation, format_nanos};
+use crate::check::{FaultGaps, Gap, Rule, Verdict, Violation, format_nanos};
 use crate::log::{Nanos, Records};
+use crate::run::RunOutcome;
+
+const TEMPLATE: &str = include_str!("report.md.in");
 
 /// The most violations with their events on the page.
 const SHOWN_MAX: usize = 20;
@@ -14,21 +16,15 @@ const SHOWN_MAX: usize = 20;
 const EVIDENCE_MAX: usize = 16;
 
 /// What the events do not contain.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ReportFacts {
     pub seed: u64,
     pub nodes: u16,
-    pub network: String,
     /// The version of the binary, and of the one for upgrades.
     pub versions: Vec<String>,
-    /// The time after healing in which every name had to be granted.
-    pub bound: Duration,
     /// The command that repeats the schedule.
     pub replay: String,
-    /// What processes did wrong.
-    pub bugs: Vec<String>,
-    /// Why the run ended early, if it did.
-    pub failure: Option<String>,
+    pub outcome: RunOutcome,
     /// The violations that this run is meant to cause.
     pub expected: Vec<Rule>,
 }
@@ -42,24 +38,34 @@ pub fn write(
     fs::write(folder.join("report.md"), page(facts, records, verdict))
 }
 
-fn page(facts: &ReportFacts, records: &Records, verdict: &Verdict) -> String {
-    let again = format!(
-        "## Again\n\nThe same schedule; what processes make of it depends on the machine.\n\n\
-         ```sh\n{}\n```\n",
-        facts.replay,
-    );
-    format!("# Chaos, seed {}\n\n", facts.seed)
-        + &judgement(facts, verdict)
-        + &run(facts, records, verdict)
-        + &faults(verdict)
-        + &again
+pub(crate) fn page(facts: &ReportFacts, records: &Records, verdict: &Verdict) -> String {
+    let ReportFacts { outcome: RunOutcome { network, bound, .. }, replay, .. } = facts;
+    let (faults, stalls) = verdict.health.counts();
+    let values = [
+        ("seed", facts.seed.to_string()),
+        ("judgement", judgement(facts, verdict)),
+        ("seconds", seconds(verdict.span.1 - verdict.span.0)),
+        ("nodes", facts.nodes.to_string()),
+        ("versions", facts.versions.join(", then ")),
+        ("network", network.clone()),
+        ("faults", faults.to_string()),
+        ("stalls", stalls.to_string()),
+        ("bound", format!("{bound:?}")),
+        ("cut", records.cut.to_string()),
+        ("counts", format!("{:#?}\n{:#?}", verdict.judged, verdict.counts)),
+        ("gaps", gaps(verdict)),
+        ("replay", replay.clone()),
+    ];
+    let fill = |page: String, (name, value)| page.replace(&format!("{{{{{name}}}}}"), value);
+    values.iter().map(|(name, value)| (*name, value.as_str())).fold(TEMPLATE.to_owned(), fill)
 }
 
 fn judgement(facts: &ReportFacts, verdict: &Verdict) -> String {
+    let RunOutcome { bugs, failure, .. } = &facts.outcome;
     let is_expected = |violation: &&Violation| facts.expected.contains(&violation.rule);
     let (expected, violations): (Vec<&Violation>, Vec<&Violation>) =
         verdict.violations.iter().partition(is_expected);
-    let count = violations.len() + facts.bugs.len();
+    let count = violations.len() + bugs.len();
     let mut text = if count > 0 {
         format!("**VIOLATIONS: {count}. THIS BUILD IS NOT SAFE TO SHIP.**\n\n")
     } else if facts.expected.is_empty() {
@@ -73,17 +79,17 @@ fn judgement(facts: &ReportFacts, verdict: &Verdict) -> String {
          write.\n\n"
             .to_owned()
     };
-    if let Some(failure) = &facts.failure {
+    if let Some(failure) = failure {
         text += &format!("**The run ended before its time:** {failure}\n\n");
     }
     for rule in &facts.expected {
         let times = expected.iter().filter(|violation| violation.rule == *rule).count();
         text += &format!("- Expected, and not counted: {rule}, {times} times\n");
     }
-    for bug in &facts.bugs {
+    for bug in bugs {
         text += &format!("- A process misbehaved: {}\n", bug.trim_end().replace('\n', " / "));
     }
-    if !(facts.expected.is_empty() && facts.bugs.is_empty()) {
+    if !(facts.expected.is_empty() && bugs.is_empty()) {
         text += "\n";
     }
     for (number, violation) in (1..).zip(violations.iter().take(SHOWN_MAX)) {
@@ -103,23 +109,10 @@ fn judgement(facts: &ReportFacts, verdict: &Verdict) -> String {
     text
 }
 
-fn run(facts: &ReportFacts, records: &Records, verdict: &Verdict) -> String {
-    let ReportFacts { nodes, network, versions, bound, .. } = facts;
-    let (faults, stalls) = verdict.health.counts();
-    let (seconds, versions) = (seconds(verdict.span.1 - verdict.span.0), versions.join(", then "));
-    format!(
-        "## The run\n\n{seconds} s, {nodes} nodes, {versions}; {network}. {faults} faults, and the \
-         machine itself stood still {stalls} times. After healing, every name had to be granted \
-         within {bound:?}. A kill cut {} logs off in the middle of a line. Below, times are in \
-         nanoseconds. A request failed if its outcome is unknown; that gives no belief. `lock` \
-         renews and releases by itself, and does not say so.\n\n```\n{:#?}\n{:#?}\n```\n\n",
-        records.cut, verdict.judged, verdict.counts,
-    )
-}
-
-fn faults(verdict: &Verdict) -> String {
+/// The rows of the table of faults.
+fn gaps(verdict: &Verdict) -> String {
     let span = |gap: Option<Gap>| gap.map_or_else(|| "–".to_owned(), |gap| format_nanos(gap.span));
-    let rows = verdict.gaps.iter().map(|kind| {
+    let row = |kind: &FaultGaps| {
         let cells = [
             kind.what.clone().unwrap_or_else(|| "(nothing)".to_owned()),
             kind.gaps.len().to_string(),
@@ -130,64 +123,11 @@ fn faults(verdict: &Verdict) -> String {
             kind.failed.to_string(),
             kind.died.to_string(),
         ];
-        format!("| {} |\n", cells.join(" | "))
-    });
-    format!(
-        "## What was broken, and the longest time without a grant meanwhile\n\nA gap counts from \
-         the fault, or from the last grant within it, to the next grant of any name. \"Alone\" is \
-         the longest where nothing else was broken. Requests that failed and nodes that died \
-         meanwhile tell whether the fault bit.\n\n\
-         | fault | times | seconds | median gap | longest gap | longest, alone | failed | died |\n\
-         |---|--:|--:|--:|--:|--:|--:|--:|\n{}\n",
-        rows.collect::<String>()
-    )
+        format!("| {} |", cells.join(" | "))
+    };
+    verdict.gaps.iter().map(row).collect::<Vec<_>>().join("\n")
 }
 
 fn seconds(span: Nanos) -> String {
     format!("{:.1}", span as f64 / 1e9)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::check::{Bounds, judge};
-    use crate::log::{Belief, Event, EventKind, Kind};
-
-    fn met(expected: Vec<Rule>) -> String {
-        let held = |client: &str, fence, from| {
-            let (client, name, kind) = (client.to_owned(), "a".to_owned(), Kind::Http);
-            let until = from + 1_500_000_000;
-            let belief = Belief { client, kind, name, attempt: 1, fence, from, until, renewals: 0 };
-            Event { at: from, what: EventKind::Held(belief) }
-        };
-        let events = vec![held("x", 1, 0), held("y", 2, 1_200_000_000)];
-        let verdict = judge(&events, Bounds::default());
-        let facts = ReportFacts {
-            seed: 1,
-            nodes: 3,
-            network: String::new(),
-            versions: Vec::new(),
-            bound: Duration::ZERO,
-            replay: String::new(),
-            bugs: Vec::new(),
-            failure: None,
-            expected,
-        };
-        let records = Records { events, cut: 0 };
-        page(&facts, &records, &verdict)
-    }
-
-    #[test]
-    fn expected_violations_are_counted_by_rule() {
-        let page = met(vec![Rule::OneHolder, Rule::HoldersMayWrite]);
-        assert!(!page.contains("VIOLATIONS") && !page.contains("No two beliefs met"), "{page}");
-        assert!(page.contains("two holders at once, 1 times"), "{page}");
-        assert!(page.contains("a holder's write was refused, 0 times"), "{page}");
-        assert!(page.contains("1.2 s, 3 nodes"), "{page}");
-    }
-
-    #[test]
-    fn what_was_not_expected_is_the_headline() {
-        assert!(met(Vec::new()).contains("**VIOLATIONS: 1."));
-    }
 }

@@ -21,7 +21,7 @@ use crate::store::Store;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RunOptions {
     pub plan: Plan,
     /// The duration of a drawn schedule.
@@ -58,7 +58,7 @@ impl RunOptions {
 }
 
 /// The outcome, except the events.
-#[derive(Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RunOutcome {
     /// What processes did wrong.
     pub bugs: Vec<String>,
@@ -67,7 +67,7 @@ pub struct RunOutcome {
     /// The time after healing in which every name had to be granted.
     pub bound: Duration,
     /// The failure of the harness that ended the run early.
-    pub failure: Option<anyhow::Error>,
+    pub failure: Option<String>,
 }
 
 /// Runs a schedule. Once it has begun, a failure is in [`RunOutcome::failure`].
@@ -80,6 +80,7 @@ pub fn play(options: &RunOptions) -> Result<RunOutcome> {
     let quiet = if options.without_rule.is_some() { Duration::ZERO } else { Plan::QUIET };
     let mut faults = 0;
     let failure = perform(&mut testbed, &schedule, quiet, &mut faults).err();
+    let failure = failure.map(|error| format!("{error:#}"));
     let bugs = [testbed.cell.bugs()?, testbed.clients.bugs().to_vec()].concat();
     let encryption = if testbed.cell.has_tls() { "mutual TLS between nodes" } else { "in clear" };
     let network = format!("{}, {encryption}", testbed.network.description());

@@ -13,7 +13,7 @@ use paxoslease_sim::Rng;
 use crate::nemesis::{ClientFault, Fault, NetworkFault, NodeFault, Shape};
 use crate::network::{Delay, Place};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Plan {
     pub seed: u64,
     pub nodes: u16,
@@ -62,6 +62,11 @@ impl Round {
 }
 
 impl Plan {
+    /// Two groups of clients with clocks within the default drift, and only faults of processes.
+    pub fn new(seed: u64, nodes: u16, max_lease: Duration) -> Self {
+        Self { seed, nodes, groups: 2, max_lease, drift_ppm: 1000, ..Self::default() }
+    }
+
     /// The time without faults after the bound of a healing. Only then no leftover request can
     /// exclude others, so that releases can be judged.
     pub const QUIET: Duration = Duration::from_secs(6);
@@ -225,17 +230,9 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn plan(seed: u64, nodes: u16) -> Plan {
-        Plan {
-            seed,
-            nodes,
-            groups: 2,
-            clients: 8,
-            max_lease: Duration::from_secs(2),
-            drift_ppm: 1000,
-            has_disks: true,
-            has_network: true,
-            has_upgrade: true,
-        }
+        let (has_disks, has_network, has_upgrade) = (true, true, true);
+        let plan = Plan::new(seed, nodes, Duration::from_secs(2));
+        Plan { clients: 8, has_disks, has_network, has_upgrade, ..plan }
     }
 
     const HOUR: Duration = Duration::from_secs(3600);

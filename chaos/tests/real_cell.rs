@@ -31,29 +31,14 @@ fn paxoslease() -> PathBuf {
 }
 
 fn options(folder: &Folder) -> RunOptions {
-    let plan = Plan {
-        seed: 1,
-        nodes: 3,
-        groups: 1,
-        clients: 0,
-        max_lease: Duration::from_secs(1),
-        // Without the feature `chaos`, no clock has a rate error.
-        drift_ppm: 1,
-        has_disks: false,
-        has_network: false,
-        has_upgrade: false,
-    };
     RunOptions {
-        plan,
-        len: Duration::ZERO,
-        directed: None,
-        without_rule: None,
+        // Without the feature `chaos`, no clock has a rate error.
+        plan: Plan { groups: 1, drift_ppm: 1, ..Plan::new(1, 3, Duration::from_secs(1)) },
         paxoslease: paxoslease(),
-        upgrade: None,
         client: env!("CARGO_BIN_EXE_chaos-client").into(),
-        is_diskless: false,
         on_loopback: true,
         folder: folder.join("run"),
+        ..RunOptions::default()
     }
 }
 

@@ -19,7 +19,7 @@ use tokio::task::LocalSet;
 use self::call::{call, channel};
 use self::client::{CLIENT_TTL, EtcdClient};
 use self::messages::{STATUS, StatusRequest, StatusResponse};
-use super::{Service, Storage, Target, await_until, connected};
+use super::{Service, Storage, Target, addresses, connected, started};
 use paxoslease_rig::{Folder, Process, free_ports};
 
 const MEMBERS: usize = 3;
@@ -38,44 +38,8 @@ impl Etcd {
     /// Starts a cluster and waits until every member knows a leader.
     pub fn start(storage: Storage) -> Result<Self> {
         let folder = storage.folder("etcd")?;
-        let ports: [u16; 2 * MEMBERS] = free_ports()?;
-        let clients = std::array::from_fn(|member| ports[member]);
-        let peers = std::array::from_fn(|member| ports[MEMBERS + member]);
-        let mut cluster = Self { storage, clients, peers, members: Vec::new(), folder };
-        for member in 0..MEMBERS {
-            cluster.members.push(cluster.spawn(member)?);
-        }
-        for member in 0..MEMBERS {
-            cluster.await_member(member)?;
-        }
-        Ok(cluster)
-    }
-
-    fn spawn(&self, member: usize) -> Result<Process> {
-        let url = |port: u16| format!("http://127.0.0.1:{port}");
-        let cluster: Vec<String> =
-            (0..MEMBERS).map(|member| format!("m{member}={}", url(self.peers[member]))).collect();
-        let mut command = Command::new("etcd");
-        command.args(["--name", &format!("m{member}")]);
-        command.arg("--data-dir").arg(self.folder.join(member.to_string()));
-        for option in ["--listen-client-urls", "--advertise-client-urls"] {
-            command.args([option, &url(self.clients[member])]);
-        }
-        for option in ["--listen-peer-urls", "--initial-advertise-peer-urls"] {
-            command.args([option, &url(self.peers[member])]);
-        }
-        command.args(["--initial-cluster", &cluster.join(",")]);
-        Process::spawn(command, &self.folder.join(format!("{member}.log")))
-            .context("is etcd installed? On Debian: apt-get install etcd-server")
-    }
-
-    fn await_member(&self, member: usize) -> Result<()> {
-        await_until("an etcd member", || {
-            let status = self.status(member)?;
-            ensure!(status.leader != 0, "it knows no leader");
-            Ok(())
-        })
-        .with_context(|| self.members[member].log_tail())
+        let (clients, peers) = (free_ports()?, free_ports()?);
+        started(Self { storage, clients, peers, members: Vec::new(), folder }, MEMBERS)
     }
 
     fn status(&self, member: usize) -> Result<StatusResponse> {
@@ -108,6 +72,33 @@ impl Service for Etcd {
         &self.members
     }
 
+    fn members_mut(&mut self) -> &mut Vec<Process> {
+        &mut self.members
+    }
+
+    fn spawn(&self, member: usize) -> Result<Process> {
+        let url = |port: u16| format!("http://127.0.0.1:{port}");
+        let cluster: Vec<String> =
+            (0..MEMBERS).map(|member| format!("m{member}={}", url(self.peers[member]))).collect();
+        let mut command = Command::new("etcd");
+        command.args(["--name", &format!("m{member}")]);
+        command.arg("--data-dir").arg(self.folder.join(member.to_string()));
+        for option in ["--listen-client-urls", "--advertise-client-urls"] {
+            command.args([option, &url(self.clients[member])]);
+        }
+        for option in ["--listen-peer-urls", "--initial-advertise-peer-urls"] {
+            command.args([option, &url(self.peers[member])]);
+        }
+        command.args(["--initial-cluster", &cluster.join(",")]);
+        Process::spawn(command, &self.folder.join(format!("{member}.log")))
+            .context("is etcd installed? On Debian: apt-get install etcd-server")
+    }
+
+    fn probe(&self, member: usize) -> Result<()> {
+        ensure!(self.status(member)?.leader != 0, "it knows no leader");
+        Ok(())
+    }
+
     /// [`Target::One`] is the leader: the others would only forward.
     fn run(&self, plan: &Plan, target: Target) -> Result<Report> {
         let mut ports = self.clients;
@@ -118,7 +109,7 @@ impl Service for Etcd {
             }
             Target::Spread | Target::Member(_) => MEMBERS,
         };
-        let plan = connected(plan, ports.map(|port| format!("127.0.0.1:{port}")));
+        let plan = connected(plan, addresses(&ports));
         plan.check()?;
         let (used, spare) = ports.split_at(used);
         LocalSet::new().block_on(&runtime()?, converse(&plan, used, spare))
@@ -126,12 +117,6 @@ impl Service for Etcd {
 
     fn first_to_kill(&self) -> Result<Option<usize>> {
         self.leader().map(Some)
-    }
-
-    fn restart(&mut self, member: usize) -> Result<()> {
-        self.members[member].kill()?;
-        self.members[member] = self.spawn(member)?;
-        self.await_member(member)
     }
 }
 

@@ -1,25 +1,31 @@
-//! A cell of three nodes of ours, each a process of its own.
+//! A cell of up to three nodes of ours, each a process of its own.
 
+use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use paxoslease_load::{Dialect, Plan, Report};
+use paxoslease_client::Tls;
+use paxoslease_load::{Extent, Plan, Report};
 
-use super::{Service, Target, await_service, connected, version_of};
+use super::{Service, Target, addresses, connected, grant_one, pairs, started, version_of};
 use paxoslease_rig::{Certificates, Folder, Process, free_ports, paxoslease_beside_this};
 
-const NODES: usize = 3;
+const NODES_MAX: usize = 3;
 
 /// How PaxosLease nodes are started.
 #[derive(Clone, Debug)]
 pub struct OursSettings {
     /// Options of `paxoslease serve`.
     pub options: Vec<String>,
+    /// At most three.
+    pub nodes: usize,
+    /// Whether nodes listen for RESP, which all loads use.
+    pub has_clients: bool,
     /// Whether nodes listen for HTTP, which has the metrics.
     pub has_http: bool,
-    /// Whether nodes use TLS with each other. Clients do not.
-    pub has_tls: bool,
+    /// The value of `--tls-clients`; `None` if nodes do not even use TLS with each other.
+    pub tls: Option<&'static str>,
 }
 
 impl OursSettings {
@@ -27,12 +33,12 @@ impl OursSettings {
     pub fn single(options: &str) -> Self {
         let options = format!("--shards 1 {options}");
         let options = options.split_whitespace().map(str::to_owned).collect();
-        Self { options, has_http: false, has_tls: false }
+        Self { options, has_http: false, ..Self::shipped() }
     }
 
     /// The default settings of a user, which include HTTP.
     pub fn shipped() -> Self {
-        Self { options: Vec::new(), has_http: true, has_tls: false }
+        Self { options: Vec::new(), nodes: NODES_MAX, has_clients: true, has_http: true, tls: None }
     }
 }
 
@@ -40,9 +46,9 @@ impl OursSettings {
 pub struct Ours {
     settings: OursSettings,
     binary: PathBuf,
-    peers: [u16; NODES],
-    clients: [u16; NODES],
-    http: [u16; NODES],
+    peers: Vec<u16>,
+    clients: Vec<u16>,
+    http: Vec<u16>,
     certificates: Option<Certificates>,
     nodes: Vec<Process>,
     folder: Folder,
@@ -51,23 +57,17 @@ pub struct Ours {
 impl Ours {
     /// Starts a cell and waits until every node serves.
     pub fn start(settings: OursSettings) -> Result<Self> {
-        let binary = paxoslease_beside_this()?;
-        let folder = Folder::new("cell")?;
-        let (peers, clients, http) = (free_ports()?, free_ports()?, free_ports()?);
-        let make = || Certificates::make(&binary, "default", NODES, folder.join("certs"));
-        let certificates = settings.has_tls.then(make).transpose()?;
-        let nodes = Vec::new();
-        let mut cell = Self { settings, binary, peers, clients, http, certificates, nodes, folder };
-        for node in 0..NODES {
-            let mut command = cell.command(node);
-            command.arg("--new-cell");
-            let process = Process::spawn(command, &cell.log(node))?;
-            cell.nodes.push(process);
-        }
-        for node in 0..NODES {
-            cell.await_node(node)?;
-        }
-        Ok(cell)
+        let (binary, folder) = (paxoslease_beside_this()?, Folder::new("cell")?);
+        let nodes = settings.nodes;
+        let ports = || anyhow::Ok(free_ports::<NODES_MAX>()?[..nodes].to_vec());
+        let (peers, clients, http) = (ports()?, ports()?, ports()?);
+        let make = || Certificates::make(&binary, "default", nodes, folder.join("certs"));
+        let certificates = settings.tls.is_some().then(make).transpose()?;
+        let none = Vec::new();
+        started(
+            Self { settings, binary, peers, clients, http, certificates, nodes: none, folder },
+            nodes,
+        )
     }
 
     pub fn endpoints(&self) -> Vec<String> {
@@ -78,36 +78,10 @@ impl Ours {
         addresses(&self.peers)
     }
 
-    /// The certificates of the nodes, if they use TLS.
-    pub fn certificates(&self) -> Option<&Certificates> {
-        self.certificates.as_ref()
-    }
-
-    fn log(&self, node: usize) -> PathBuf {
-        self.folder.join(format!("{}.log", node + 1))
-    }
-
-    fn command(&self, node: usize) -> Command {
-        let mut command = Command::new(&self.binary);
-        // It stops when its stdin is closed, so that no node outlives a killed benchmark.
-        command.args(["serve", "--with-parent"]).args(&self.settings.options);
-        command.args(["--node", &(node + 1).to_string()]);
-        command.args(["--listen-clients", &format!("127.0.0.1:{}", self.clients[node])]);
-        let http = format!("127.0.0.1:{}", self.http[node]);
-        command.args(["--listen-http", if self.settings.has_http { &http } else { "off" }]);
-        for (peer, port) in (1..).zip(self.peers) {
-            command.args(["--peer", &format!("{peer}=127.0.0.1:{port}")]);
-        }
-        command.arg("--data-dir").arg(self.folder.join((node + 1).to_string()));
-        if let Some(certificates) = &self.certificates {
-            certificates.add_options(&mut command, node + 1, "off");
-        }
-        command
-    }
-
-    fn await_node(&mut self, node: usize) -> Result<()> {
-        await_service(&self.endpoints()[node], Dialect::Paxoslease)
-            .with_context(|| self.nodes.iter().map(Process::log_tail).collect::<String>())
+    /// Trusts the nodes, and has no certificate. `None` if they do not use TLS.
+    pub fn tls(&self) -> Result<Option<Tls>> {
+        let made = self.certificates.as_ref();
+        Ok(made.map(|made| Tls::from_ca_file(made.authority())).transpose()?)
     }
 }
 
@@ -129,6 +103,40 @@ impl Service for Ours {
         &self.nodes
     }
 
+    fn members_mut(&mut self) -> &mut Vec<Process> {
+        &mut self.nodes
+    }
+
+    fn spawn(&self, node: usize) -> Result<Process> {
+        let mut command = Command::new(&self.binary);
+        // It stops when its stdin is closed, so that no node outlives a killed benchmark.
+        command.args(["serve", "--with-parent"]).args(&self.settings.options);
+        command.args(["--node", &(node + 1).to_string()]);
+        let (clients, http) = (&self.endpoints()[node], &self.http_endpoints()[node]);
+        let OursSettings { has_clients, has_http, .. } = self.settings;
+        command.args(["--listen-clients", if has_clients { clients } else { "off" }]);
+        command.args(["--listen-http", if has_http { http } else { "off" }]);
+        for (peer, address) in (1..).zip(self.peer_endpoints()) {
+            command.args(["--peer", &format!("{peer}={address}")]);
+        }
+        command.arg("--data-dir").arg(self.folder.join((node + 1).to_string()));
+        if let (Some(certificates), Some(clients)) = (&self.certificates, self.settings.tls) {
+            certificates.add_options(&mut command, node + 1, clients);
+        }
+        let is_new = self.nodes.get(node).is_none();
+        command.args(is_new.then_some("--new-cell"));
+        Process::spawn(command, &self.folder.join(format!("{}.log", node + 1)))
+    }
+
+    fn probe(&self, node: usize) -> Result<()> {
+        if !self.settings.has_clients {
+            return Ok(TcpStream::connect(&self.http_endpoints()[node]).map(drop)?);
+        }
+        let plan = connected(&pairs(1, 1, Extent::Count(1)), addresses(&self.clients[node..=node]));
+        let is_encrypted = self.settings.tls.is_some_and(|clients| clients != "off");
+        grant_one(Plan { tls: self.tls()?.filter(|_| is_encrypted), ..plan })
+    }
+
     fn run(&self, plan: &Plan, target: Target) -> Result<Report> {
         let mut plan = connected(plan, self.endpoints());
         match target {
@@ -148,16 +156,6 @@ impl Service for Ours {
 
     /// There is no leader. The first member is the one of [`Target::One`], so it stays alive.
     fn first_to_kill(&self) -> Result<Option<usize>> {
-        Ok(Some(NODES - 1))
+        Ok(self.nodes.len().checked_sub(1))
     }
-
-    fn restart(&mut self, member: usize) -> Result<()> {
-        self.nodes[member].kill()?;
-        self.nodes[member] = Process::spawn(self.command(member), &self.log(member))?;
-        self.await_node(member)
-    }
-}
-
-fn addresses(ports: &[u16]) -> Vec<String> {
-    ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
 }

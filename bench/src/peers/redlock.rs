@@ -9,9 +9,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use paxoslease_load::{
-    Connections, Failure, LeaseRequest, Outcome, Outgoing, Plan, Protocol, RedisLock,
+    Connections, Failure, LeaseRequest, Outcome, Outgoing, Plan, Protocol, Resp,
 };
-use paxoslease_wire::resp::Value;
 
 use super::SILENCE_MAX;
 
@@ -20,8 +19,9 @@ const OPENING_MAX: Duration = Duration::from_secs(1);
 const REDIAL_AFTER: Duration = Duration::from_millis(5);
 
 /// The purpose of a round of requests to all servers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Aim {
+    #[default]
     Acquire,
     Renew,
     Release,
@@ -29,7 +29,7 @@ enum Aim {
     Undo,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Round {
     /// The number of the round, to ignore late answers to earlier ones.
     turn: u32,
@@ -41,19 +41,18 @@ struct Round {
     asked_at: Duration,
 }
 
-/// The client's side, without sockets. The connections of a server have adjacent numbers.
+/// The client's side, without sockets. Every server has its own connections, which have adjacent
+/// numbers, and its own slots of `redis`.
 #[derive(Debug)]
 pub(super) struct Redlock {
     servers: usize,
+    /// Per server.
     connections: usize,
     ttl: Duration,
-    redis: RedisLock,
+    redis: Resp,
     rounds: Vec<Round>,
-    out: Outgoing,
-    /// Per connection, slot and round of each request; `None` while disconnected.
-    asked: Vec<Option<VecDeque<(u32, u32)>>>,
-    /// Per connection, how many replies to the greeting are missing.
-    greetings: Vec<u32>,
+    /// By slot of `redis`, the rounds of its requests in flight.
+    asked: Vec<VecDeque<u32>>,
     outcomes: VecDeque<(u32, Outcome)>,
 }
 
@@ -61,30 +60,22 @@ impl Redlock {
     pub(super) fn new(plan: &Plan) -> Self {
         let (servers, connections) = (plan.endpoints.len(), plan.connections as usize);
         let links = servers * connections;
-        let round = Round {
-            turn: 0,
-            aim: Aim::Acquire,
-            yes: 0,
-            no: 0,
-            number: 0,
-            token: 0,
-            asked_at: Duration::ZERO,
-        };
+        let slots = links * (plan.in_flight as usize).div_ceil(connections);
+        let (connections_of_all, in_flight) = (links as u32, slots as u32);
+        let of_all = Plan { connections: connections_of_all, in_flight, ..plan.clone() };
         Self {
             servers,
             connections,
             ttl: plan.ttl,
-            redis: RedisLock::new(plan),
-            rounds: vec![round; plan.in_flight as usize],
-            out: Outgoing::new(links),
-            asked: vec![None; links],
-            greetings: vec![0; links],
+            redis: Resp::new(&of_all),
+            rounds: vec![Round::default(); plan.in_flight as usize],
+            asked: vec![VecDeque::new(); slots],
             outcomes: VecDeque::new(),
         }
     }
 
-    fn is_up(&self, link: usize) -> bool {
-        self.asked[link].is_some() && self.greetings[link] == 0
+    fn links(&self) -> usize {
+        self.servers * self.connections
     }
 
     fn link(&self, server: usize, slot: u32) -> usize {
@@ -105,16 +96,33 @@ impl Redlock {
         let mut absent = 0;
         for server in 0..self.servers {
             let link = self.link(server, slot);
-            match &mut self.asked[link] {
-                Some(asked) if self.greetings[link] == 0 => {
-                    asked.push_back((slot, turn));
-                    self.redis.put(self.out.to(link), number, request);
-                }
-                _ => absent += 1,
+            if self.redis.is_greeted(link) {
+                // The remainder by the number of links is the link, as `redis` expects it.
+                let asked = slot as usize / self.connections * self.links() + link;
+                self.asked[asked].push_back(turn);
+                self.redis.request(asked as u32, number, request, now);
+            } else {
+                absent += 1;
             }
         }
         for _ in 0..absent {
             self.vote(slot, turn, false, now);
+        }
+    }
+
+    /// Counts the answers as votes.
+    fn count(&mut self, now: Duration) {
+        while let Some((asked, outcome)) = self.redis.next_outcome() {
+            let asked = asked as usize;
+            let turn = self.asked[asked].pop_front().expect("it was asked");
+            let slot = asked / self.links() * self.connections + asked % self.connections;
+            let is_yes = match outcome {
+                Outcome::Yes(_) => true,
+                // Any answer to an undo means that the key is gone.
+                Outcome::No => self.rounds[slot].aim == Aim::Undo,
+                Outcome::Failed(_) => false,
+            };
+            self.vote(slot as u32, turn, is_yes, now);
         }
     }
 
@@ -149,30 +157,6 @@ impl Redlock {
         };
         self.outcomes.push_back((slot, outcome));
     }
-
-    fn hear(&mut self, link: usize, value: Value<'_>, now: Duration) -> Result<(), Failure> {
-        if let Value::Error(text) = value {
-            return Err(Failure::Refused(String::from_utf8_lossy(text).into_owned()));
-        }
-        if self.greetings[link] > 0 {
-            self.greetings[link] -= 1;
-            self.redis.greeted(self.greetings[link], value);
-            return Ok(());
-        }
-        let garbled = |text: &str| Failure::Garbled(text.to_owned());
-        let asked = self.asked[link].as_mut().and_then(VecDeque::pop_front);
-        let (slot, turn) = asked.ok_or_else(|| garbled("an answer to nothing"))?;
-        // Any answer to an undo means that the key is gone.
-        let is_undo = self.rounds[slot as usize].aim == Aim::Undo;
-        let is_yes = match value {
-            Value::Simple(b"OK") => true,
-            Value::Integer(number) => number > 0 || is_undo,
-            Value::Null => false,
-            _ => return Err(garbled("an answer of another kind")),
-        };
-        self.vote(slot, turn, is_yes, now);
-        Ok(())
-    }
 }
 
 impl Protocol for Redlock {
@@ -186,12 +170,11 @@ impl Protocol for Redlock {
 
     fn is_open(&self, now: Duration) -> bool {
         let mut slots = 0..self.rounds.len() as u32;
-        (0..self.asked.len()).all(|link| self.is_up(link))
-            || (now >= OPENING_MAX && slots.all(|slot| self.is_ready(slot)))
+        self.redis.is_open(now) || (now >= OPENING_MAX && slots.all(|slot| self.is_ready(slot)))
     }
 
     fn is_ready(&self, slot: u32) -> bool {
-        let is_up = |server: &usize| self.is_up(self.link(*server, slot));
+        let is_up = |server: &usize| self.redis.is_greeted(self.link(*server, slot));
         2 * (0..self.servers).filter(is_up).count() > self.servers
     }
 
@@ -212,52 +195,39 @@ impl Protocol for Redlock {
 
     /// Waits for all servers, not only for a majority.
     fn is_closed(&self) -> bool {
-        self.asked.iter().flatten().all(VecDeque::is_empty)
+        self.asked.iter().all(VecDeque::is_empty)
     }
 }
 
 impl Connections for Redlock {
     fn routes(&self) -> Vec<Vec<usize>> {
-        (0..self.asked.len()).map(|link| vec![link / self.connections]).collect()
+        (0..self.links()).map(|link| vec![link / self.connections]).collect()
     }
 
     fn redials_after(&self) -> Option<Duration> {
         Some(REDIAL_AFTER)
     }
 
-    fn connected(&mut self, link: usize) {
-        self.out.clear(link);
-        self.asked[link] = Some(VecDeque::new());
-        self.greetings[link] = RedisLock::GREETINGS;
-        self.redis.greet(self.out.to(link));
-    }
-
     fn is_greeted(&self, link: usize) -> bool {
-        self.is_up(link)
+        self.redis.is_greeted(link)
     }
 
     fn lost(&mut self, link: usize, now: Duration) {
-        self.out.clear(link);
-        for (slot, turn) in self.asked[link].take().into_iter().flatten() {
-            self.vote(slot, turn, false, now);
-        }
+        self.redis.lost(link, now);
+        self.count(now);
     }
 
     fn received(&mut self, link: usize, bytes: &[u8], now: Duration) -> Result<usize, Failure> {
-        let garbled = |error: paxoslease_wire::resp::RespError| Failure::Garbled(error.to_string());
-        let mut read = 0;
-        while let Some((value, len)) = Value::parse(&bytes[read..]).map_err(garbled)? {
-            self.hear(link, value, now)?;
-            read += len;
-        }
+        let read = self.redis.received(link, bytes, now)?;
+        self.count(now);
         Ok(read)
     }
 
     fn outgoing(&mut self) -> &mut Outgoing {
-        &mut self.out
+        self.redis.outgoing()
     }
 
     fn waiting(&self) -> Option<usize> {
-        self.asked.iter().position(|asked| asked.as_ref().is_some_and(|asked| !asked.is_empty()))
+        self.redis.waiting()
     }
 }

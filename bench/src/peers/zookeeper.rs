@@ -10,7 +10,7 @@ mod jute;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use anyhow::{Context, Result, ensure};
 use paxoslease_load::{Plan, Report, run_with};
 
 use self::client::ZooKeeperClient;
-use super::{Service, Storage, Target, await_until, connected};
+use super::{Service, Storage, Target, addresses, connected, started};
 use paxoslease_rig::{Folder, Process, free_ports};
 
 const SERVERS: usize = 3;
@@ -35,7 +35,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct ZooKeeper {
     storage: Storage,
-    clients: [u16; SERVERS],
+    /// Those for clients, then two of each server for its peers.
+    ports: [u16; 3 * SERVERS],
     servers: Vec<Process>,
     folder: Folder,
 }
@@ -45,64 +46,28 @@ impl ZooKeeper {
     pub fn start(storage: Storage) -> Result<Self> {
         let is_installed = Path::new(JAR).exists();
         ensure!(is_installed, "no {JAR}; on Debian: apt-get install zookeeper");
-        let folder = storage.folder("zookeeper")?;
-        let ports: [u16; 3 * SERVERS] = free_ports()?;
-        let clients = std::array::from_fn(|server| ports[server]);
-        let mut ensemble = Self { storage, clients, servers: Vec::new(), folder };
-        for server in 0..SERVERS {
-            ensemble.configure(server, &ports[SERVERS..])?;
-        }
-        for server in 0..SERVERS {
-            ensemble.servers.push(ensemble.spawn(server)?);
-        }
-        for server in 0..SERVERS {
-            ensemble.await_server(server)?;
-        }
-        Ok(ensemble)
+        let (folder, ports) = (storage.folder("zookeeper")?, free_ports()?);
+        started(Self { storage, ports, servers: Vec::new(), folder }, SERVERS)
     }
 
-    fn configure(&self, server: usize, ports: &[u16]) -> Result<()> {
-        let folder = self.folder.join(server.to_string());
-        fs::create_dir(&folder)?;
-        fs::write(folder.join("myid"), (server + 1).to_string())?;
+    fn configuration(&self, server: usize, data: &Path) -> String {
         let peers: String = (1..)
-            .zip(ports.chunks(2))
+            .zip(self.ports[SERVERS..].chunks(2))
             .map(|(peer, ports)| format!("server.{peer}=127.0.0.1:{}:{}\n", ports[0], ports[1]))
             .collect();
         // The first three are the defaults. The limits of connections per address and the port for
         // administration would get in the way.
-        let text = format!(
+        format!(
             "tickTime=2000\ninitLimit=10\nsyncLimit=5\ndataDir={}\nclientPort={}\n\
              clientPortAddress=127.0.0.1\nmaxClientCnxns=0\nadmin.enableServer=false\n{peers}",
-            folder.display(),
-            self.clients[server],
-        );
-        Ok(fs::write(folder.join("zoo.cfg"), text)?)
-    }
-
-    fn spawn(&self, server: usize) -> Result<Process> {
-        let folder = self.folder.join(server.to_string());
-        let mut command = Command::new("java");
-        command.arg(format!("-Xmx{HEAP}"));
-        command.args(["-cp", &format!("{CONFIGURATION}:{JAR}")]);
-        command.arg("-Dzookeeper.root.logger=WARN,CONSOLE");
-        command.arg(MAIN).arg(folder.join("zoo.cfg"));
-        Process::spawn(command, &folder.join("log")).context("is a Java runtime installed?")
-    }
-
-    fn address(&self, server: usize) -> SocketAddr {
-        SocketAddr::from(([127, 0, 0, 1], self.clients[server]))
-    }
-
-    fn await_server(&self, server: usize) -> Result<()> {
-        await_until("a ZooKeeper server", || self.status(server))
-            .with_context(|| self.servers[server].log_tail())?;
-        Ok(())
+            data.display(),
+            self.ports[server],
+        )
     }
 
     /// The status of a server, once it is part of the ensemble.
     fn status(&self, server: usize) -> Result<String> {
-        let mut stream = TcpStream::connect(self.address(server))?;
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.ports[server]))?;
         stream.set_read_timeout(Some(ANSWER_MAX))?;
         stream.write_all(b"srvr")?;
         let mut text = String::new();
@@ -134,23 +99,38 @@ impl Service for ZooKeeper {
         &self.servers
     }
 
+    fn members_mut(&mut self) -> &mut Vec<Process> {
+        &mut self.servers
+    }
+
+    fn spawn(&self, server: usize) -> Result<Process> {
+        let folder = self.folder.join(server.to_string());
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join("myid"), (server + 1).to_string())?;
+        fs::write(folder.join("zoo.cfg"), self.configuration(server, &folder))?;
+        let mut command = Command::new("java");
+        command.arg(format!("-Xmx{HEAP}"));
+        command.args(["-cp", &format!("{CONFIGURATION}:{JAR}")]);
+        command.arg("-Dzookeeper.root.logger=WARN,CONSOLE");
+        command.arg(MAIN).arg(folder.join("zoo.cfg"));
+        Process::spawn(command, &folder.join("log")).context("is a Java runtime installed?")
+    }
+
+    fn probe(&self, server: usize) -> Result<()> {
+        self.status(server).map(drop)
+    }
+
     /// [`Target::One`] is the leader.
     fn run(&self, plan: &Plan, target: Target) -> Result<Report> {
         let first = match target {
             Target::One => self.leader()?,
             Target::Spread | Target::Member(_) => 0,
         };
-        let plan = connected(plan, self.clients.map(|port| format!("127.0.0.1:{port}")));
+        let plan = connected(plan, addresses(&self.ports[..SERVERS]));
         Ok(run_with(&plan, ZooKeeperClient::new(&plan, first, target), &mut |_| {})?)
     }
 
     fn first_to_kill(&self) -> Result<Option<usize>> {
         self.leader().map(Some)
-    }
-
-    fn restart(&mut self, member: usize) -> Result<()> {
-        self.servers[member].kill()?;
-        self.servers[member] = self.spawn(member)?;
-        self.await_server(member)
     }
 }

@@ -96,7 +96,8 @@ fn unmount(is_meant: impl Fn(u32) -> bool) {
     }
 }
 
-fn quietly(command: &mut Command) -> bool {
+/// Runs a command without its output, and tells whether it succeeded.
+pub(crate) fn quietly(command: &mut Command) -> bool {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }

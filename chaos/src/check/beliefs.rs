@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Rule, Tenure, Violation, by_name, format_nanos};
+use crate::log::Belief;
 
 /// The tenures are ordered by their begin.
 pub(super) fn violations(tenures: &[Tenure]) -> Vec<Violation> {
@@ -25,8 +26,9 @@ fn overlaps(believed: &[&Tenure], found: &mut Vec<Violation>) {
             && second.from < first.to
         {
             let both = first.to.min(second.to) - second.from;
-            let belief = |Tenure { from, to, fence, .. }: &Tenure| {
-                format!("in [{from}, {to}) with fence {fence}")
+            let belief = |tenure: &Tenure| {
+                let Belief { from, fence, .. } = tenure.belief;
+                format!("in [{from}, {}) with fence {fence}", tenure.to)
             };
             let text = format!(
                 "{} held {:?} {}, {} {}: both for {both} ns ({})",

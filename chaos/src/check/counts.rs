@@ -1,8 +1,8 @@
 //! How much happened: what a verdict of "no violation" rests on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use super::Tenure;
+use super::{Tenure, by_name};
 use crate::log::{EndReason, Event, EventKind, Kind};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -61,12 +61,13 @@ pub(super) fn count(events: &[Event], tenures: &[Tenure]) -> Counts {
             | EventKind::Node { .. } => {}
         }
     }
-    let contended = contended(tenures);
-    for tenure in tenures {
-        let is_contended = contended.contains(tenure.name.as_str());
+    for tenures in by_name(tenures).values() {
+        let is_contended = tenures.iter().any(|tenure| tenure.client != tenures[0].client);
         let of = if is_contended { &mut counts.contended } else { &mut counts.uncontended };
-        of.0 += 1;
-        of.1 += u64::from(tenure.released_at.is_some());
+        of.0 += tenures.len() as u64;
+        of.1 += tenures.iter().filter(|tenure| tenure.released_at.is_some()).count() as u64;
+    }
+    for tenure in tenures {
         let tally = counts.of(tenure.kind);
         tally.granted += 1;
         tally.renewed += tenure.renewals;
@@ -79,13 +80,4 @@ pub(super) fn count(events: &[Event], tenures: &[Tenure]) -> Counts {
         }
     }
     counts
-}
-
-/// Names that more than one client held.
-fn contended(tenures: &[Tenure]) -> BTreeSet<&str> {
-    let mut holders: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for held in tenures {
-        holders.entry(&held.name).or_default().insert(&held.client);
-    }
-    holders.into_iter().filter(|(_, clients)| clients.len() > 1).map(|(name, _)| name).collect()
 }

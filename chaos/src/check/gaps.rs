@@ -18,7 +18,7 @@ pub struct Gap {
     pub is_alone: bool,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FaultGaps {
     /// The kind of fault; `None` for the times without a fault, from their first grant on.
     pub what: Option<String>,
@@ -61,13 +61,8 @@ pub(super) fn by_fault(run: Run<'_>, span: (Nanos, Nanos)) -> Vec<FaultGaps> {
         .iter()
         .map(|fault| (Some(fault.what.as_str()), fault.from, fault.to, fault.is_alone));
     for (what, from, to, is_alone) in well.chain(faults) {
-        let kind = kinds.entry(what).or_insert_with(|| FaultGaps {
-            what: what.map(str::to_owned),
-            lasted: 0,
-            failed: 0,
-            died: 0,
-            gaps: Vec::new(),
-        });
+        let new = || FaultGaps { what: what.map(str::to_owned), ..FaultGaps::default() };
+        let kind = kinds.entry(what).or_insert_with(new);
         kind.lasted += to - from;
         let begun = events.partition_point(|event| event.at < from);
         for event in events[begun..].iter().take_while(|event| event.at <= to) {

@@ -33,28 +33,21 @@ impl Health {
         let mut drawn: BTreeMap<u64, FaultSpan> = BTreeMap::new();
         let mut faults: Vec<FaultSpan> = Vec::new();
         let mut away = Away::default();
+        let span = |id, what: &str, whom: &str, from, to| {
+            let (what, whom) = (what.to_owned(), whom.to_owned());
+            FaultSpan { id, what, whom, from, to, is_alone: true }
+        };
         for event in events {
             away.see(event);
             match &event.what {
                 EventKind::Fault { id, what, whom, phase, .. } => {
-                    let fault = drawn.entry(*id).or_insert_with(|| FaultSpan {
-                        id: Some(*id),
-                        what: what.clone(),
-                        whom: whom.clone(),
-                        from: event.at,
-                        to: last,
-                        is_alone: true,
-                    });
+                    let new = || span(Some(*id), what, whom, event.at, last);
+                    let fault = drawn.entry(*id).or_insert_with(new);
                     fault.to = if *phase == Phase::End { event.at } else { last };
                 }
-                EventKind::Stalled { from } => faults.push(FaultSpan {
-                    id: None,
-                    what: STALL.to_owned(),
-                    whom: "all processes".to_owned(),
-                    from: *from,
-                    to: event.at,
-                    is_alone: true,
-                }),
+                EventKind::Stalled { from } => {
+                    faults.push(span(None, STALL, "all processes", *from, event.at));
+                }
                 _ => {}
             }
         }

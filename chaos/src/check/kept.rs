@@ -29,13 +29,7 @@ pub(super) fn violations(run: Run<'_>) -> Vec<Violation> {
             format_nanos(tenure.until - over.at),
             over.operation,
         );
-        found.push(Violation {
-            rule: Rule::LeasesAreKept,
-            name: tenure.name.clone(),
-            at: over.at,
-            text,
-            evidence: tenure.evidence.clone(),
-        });
+        found.push(Violation::of(Rule::LeasesAreKept, tenure, over.at, text, &[]));
     }
     found
 }

@@ -1,29 +1,32 @@
 //! Tenures, each put together from the lines of the log about it.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
-use crate::log::{Belief, EndReason, Event, EventKind, Kind, Nanos, Operation, TenureId};
+use crate::log::{Belief, EndReason, Event, EventKind, Nanos, Operation, TenureId};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tenure {
-    pub name: String,
-    pub client: String,
-    pub kind: Kind,
-    pub attempt: u64,
-    pub fence: u64,
-    pub from: Nanos,
-    /// The end of the belief if the holder had not ended it.
-    pub until: Nanos,
-    /// When the belief ended, exclusive. Not after `from` if the grant came too late to be
+    /// From its begin to its end if the holder had not ended it.
+    pub belief: Belief,
+    /// When the belief ended, exclusive. Not after its begin if the grant came too late to be
     /// believed.
     pub to: Nanos,
-    pub renewals: u64,
     pub end: Option<EndReason>,
     pub released_at: Option<Nanos>,
     /// The first answer of the cell that the tenure was over.
     pub over: Option<Over>,
     /// The logged begin, last extension, end and answer.
     pub evidence: Vec<Event>,
+}
+
+/// A tenure is a belief and what became of it.
+impl Deref for Tenure {
+    type Target = Belief;
+
+    fn deref(&self) -> &Belief {
+        &self.belief
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,25 +38,7 @@ pub struct Over {
 
 impl Tenure {
     pub const fn is_believed(&self) -> bool {
-        self.from < self.to
-    }
-
-    fn new(belief: &Belief, event: &Event) -> Self {
-        Self {
-            name: belief.name.clone(),
-            client: belief.client.clone(),
-            kind: belief.kind,
-            attempt: belief.attempt,
-            fence: belief.fence,
-            from: belief.from,
-            until: belief.until,
-            to: belief.until,
-            renewals: belief.renewals,
-            end: None,
-            released_at: None,
-            over: None,
-            evidence: vec![event.clone()],
-        }
+        self.belief.from < self.to
     }
 }
 
@@ -62,15 +47,21 @@ pub(super) fn collect(events: &[Event]) -> Vec<Tenure> {
     let mut tenures: BTreeMap<TenureId, Tenure> = BTreeMap::new();
     for event in events {
         if let EventKind::Held(belief) = &event.what {
-            let tenure = tenures.entry(belief.tenure());
-            let tenure = tenure.or_insert_with(|| Tenure::new(belief, event));
+            let tenure = tenures.entry(belief.tenure()).or_insert_with(|| Tenure {
+                belief: belief.clone(),
+                to: belief.until,
+                end: None,
+                released_at: None,
+                over: None,
+                evidence: vec![event.clone()],
+            });
             if belief.until > tenure.until {
-                (tenure.until, tenure.to) = (belief.until, belief.until);
+                (tenure.belief.until, tenure.to) = (belief.until, belief.until);
                 tenure.evidence.truncate(1);
                 tenure.evidence.push(event.clone());
             }
-            tenure.from = tenure.from.min(belief.from);
-            tenure.renewals = tenure.renewals.max(belief.renewals);
+            tenure.belief.from = tenure.from.min(belief.from);
+            tenure.belief.renewals = tenure.renewals.max(belief.renewals);
         }
     }
     // A late grant may end before it is logged, so ends are collected second.

@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use serde::de::DeserializeOwned;
 
 use super::*;
-use crate::log::{AcquireRequest, Belief, EventKind, Kind, Phase, TenureId};
+use crate::log::{AcquireRequest, Belief, EventKind, Kind, Phase, Records, TenureId};
+use crate::report::{self, ReportFacts};
 
 const SECOND: Nanos = 1_000_000_000;
 
@@ -122,11 +123,13 @@ fn patient() -> Bounds {
 }
 
 /// `given` a history, `judge` tells the violations in it and in more events, `hurry` with the usual
-/// bound of times without a grant, and `count` tells the figures.
+/// bound of times without a grant, `count` tells the figures, and `report` writes the page about a
+/// run that was meant to break these rules.
 fn played(given: &mut String, command: &str) -> String {
     let (verb, history) = command.split_once(' ').unwrap_or((command, ""));
     let bounds = if verb == "hurry" { Bounds::default() } else { patient() };
-    let verdict = judge(&events(&format!("{given};{history}")), bounds);
+    let more = if verb == "report" { "" } else { history };
+    let verdict = judge(&events(&format!("{given};{more}")), bounds);
     match verb {
         "given" => history.clone_into(given),
         "judge" | "hurry" => {
@@ -144,6 +147,12 @@ fn played(given: &mut String, command: &str) -> String {
                 text += &format!("{what:?}: {failed} failed, {died} died, {gaps:?}\n");
             }
             return text;
+        }
+        "report" => {
+            let expected = history.split(' ').filter(|rule| !rule.is_empty()).map(named).collect();
+            let facts = ReportFacts { nodes: 3, expected, ..ReportFacts::default() };
+            let records = Records { events: events(given), cut: 0 };
+            return report::page(&facts, &records, &judge(&records.events, bounds));
         }
         _ => panic!("not a command: {command}"),
     }

@@ -124,7 +124,7 @@ pub(super) fn work(worker: &mut Worker, mut protocol: impl Protocol) -> Result<(
             Ok(Reply::Denied { by }) => worker.denied(&plan, sent_at, by)?,
             Ok(Reply::Granted { fence, waited }) => {
                 let held = worker.granted(&plan, fence, now());
-                hold(worker, &mut protocol, held, &plan, Sending { sent_at, waited })?;
+                hold(worker, &mut protocol, held, &plan, (sent_at, waited))?;
             }
             Ok(Reply::Done | Reply::Over) => bail!("an acquire got the reply to a renewal"),
             Err(why) => {
@@ -135,18 +135,13 @@ pub(super) fn work(worker: &mut Worker, mut protocol: impl Protocol) -> Result<(
     }
 }
 
-/// When a request left, and how long the node queued it.
-struct Sending {
-    sent_at: Nanos,
-    waited: Duration,
-}
-
+/// Holds a lease whose request left at `sent_at`, and which the node queued for a while.
 fn hold(
     worker: &mut Worker,
     protocol: &mut impl Protocol,
     mut held: Held,
     plan: &AcquirePlan,
-    Sending { sent_at, waited }: Sending,
+    (sent_at, waited): (Nanos, Duration),
 ) -> Result<()> {
     let ttl = Duration::from_millis(plan.request.ttl_ms);
     held.belief.until = protocol.rule().ends_at(sent_at, ttl, waited);

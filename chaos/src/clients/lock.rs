@@ -69,13 +69,9 @@ pub(super) fn work(worker: &mut Worker) -> Result<()> {
 }
 
 fn start(worker: &mut Worker, plan: &AcquirePlan) -> Result<Child> {
+    let (attempt, hold_ms) = (plan.request.attempt, plan.hold.as_millis() as u64);
+    let command = Part::Command { attempt, hold_ms, stubborn: worker.rng.chance(300) };
     let options = &worker.options;
-    let of_command = ClientOptions {
-        attempt: plan.request.attempt,
-        hold_ms: plan.hold.as_millis() as u64,
-        stubborn: worker.rng.chance(300),
-        ..options.part_of(Part::Command, plan.request.attempt)
-    };
     let mut lock = Command::new(&options.paxoslease);
     lock.args(["lock", &plan.request.name, "--holder", &plan.holder]);
     lock.args(["--ttl", &format!("{}ms", plan.request.ttl_ms)]);
@@ -87,7 +83,7 @@ fn start(worker: &mut Worker, plan: &AcquirePlan) -> Result<Child> {
     for endpoint in &options.endpoints {
         lock.args(["--endpoint", endpoint]);
     }
-    lock.arg("--").arg(std::env::current_exe()?).arg(of_command.to_json());
+    lock.arg("--").arg(std::env::current_exe()?).arg(options.part_of(command, attempt).to_json());
     lock.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     lock.spawn().with_context(|| format!("cannot run {}", options.paxoslease.display()))
 }
@@ -109,9 +105,14 @@ impl PauseDetector {
 }
 
 /// The command: works for `hold_ms`, or until `lock` ends it.
-pub(super) fn command(options: &ClientOptions) -> Result<()> {
+pub(super) fn command(
+    options: &ClientOptions,
+    attempt: u64,
+    hold_ms: u64,
+    stubborn: bool,
+) -> Result<()> {
     let from = now();
-    if options.stubborn {
+    if stubborn {
         // SIGTERM does not end it then.
         signal_hook::flag::register(SIGTERM, Arc::new(AtomicBool::new(false)))?;
     }
@@ -121,7 +122,7 @@ pub(super) fn command(options: &ClientOptions) -> Result<()> {
         client: options.id.clone(),
         kind: Kind::Lock,
         name,
-        attempt: options.attempt,
+        attempt,
         fence,
         from,
         until: from,
@@ -131,7 +132,7 @@ pub(super) fn command(options: &ClientOptions) -> Result<()> {
     log.extend(from, belief.clone())?;
     let folder = options.log.parent().context("the log has no folder")?;
     let mut store = Writer::connect(&store::socket(folder), &options.id)?;
-    let ends_at = from + options.hold_ms * 1_000_000;
+    let ends_at = from + hold_ms * 1_000_000;
     let mut rng = Rng::new(options.seed, 2);
     let mut lives = rng.below(LIVES_PER_WRITE);
     let mut detector = PauseDetector { seen_at: from, logs_at: from };

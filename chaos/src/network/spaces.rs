@@ -15,6 +15,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use super::relay::{Relay, Tap};
 use super::{Conditions, Interface, Network, Place};
+use crate::cell::quietly;
 
 /// The prefix of the namespaces of all harnesses.
 const PREFIX: &str = "paxoslease-chaos-";
@@ -30,10 +31,9 @@ pub struct Spaces {
 /// Whether this process may make namespaces, and all tools are installed.
 pub fn are_possible() -> bool {
     let probe = format!("{PREFIX}{}-probe", std::process::id());
-    let made = quietly("ip", &["netns", "add", &probe]);
-    let usable = made
-        && quietly("nsenter", &[&format!("--net=/run/netns/{probe}"), "nft", "list", "tables"]);
-    made && quietly("ip", &["netns", "del", &probe])
+    let made = quietly(Command::new("ip").args(["netns", "add", &probe]));
+    let usable = made && quietly(nsenter(&probe).args(["nft", "list", "tables"]));
+    made && quietly(Command::new("ip").args(["netns", "del", &probe]))
         && usable
         && Path::new(super::relay::TUN).exists()
 }
@@ -48,7 +48,7 @@ pub fn remove(of_this_harness: bool) {
         let is_ours = owner == std::process::id();
         let is_dead = !Path::new(&format!("/proc/{owner}")).exists();
         if if of_this_harness { is_ours } else { is_dead } {
-            quietly("ip", &["netns", "del", name]);
+            quietly(Command::new("ip").args(["netns", "del", name]));
         }
     }
 }
@@ -117,8 +117,8 @@ impl Network for Spaces {
     }
 
     fn command(&self, place: Place, program: &Path) -> Command {
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--net=/run/netns/{}", namespace(&short(place)))).arg(program);
+        let mut command = nsenter(&namespace(&short(place)));
+        command.arg(program);
         command
     }
 
@@ -158,6 +158,13 @@ fn tap(hub: &str, index: usize, end: &str, bridge: &str) -> Result<Tap> {
     Ok(tap)
 }
 
+/// Runs the program of its further arguments in a namespace.
+fn nsenter(namespace: &str) -> Command {
+    let mut command = Command::new("nsenter");
+    command.arg(format!("--net=/run/netns/{namespace}"));
+    command
+}
+
 fn namespace(what: &str) -> String {
     format!("{PREFIX}{}-{what}", std::process::id())
 }
@@ -189,8 +196,7 @@ fn filter(place: Place, rules: &str) -> Result<()> {
         "table ip chaos\ndelete table ip chaos\ntable ip chaos {{\nchain input {{\n\
          type filter hook input priority 0; policy accept;\n{rules}}}\n}}\n"
     );
-    let mut nft = Command::new("nsenter")
-        .arg(format!("--net=/run/netns/{}", namespace(&short(place))))
+    let mut nft = nsenter(&namespace(&short(place)))
         .args(["nft", "-f", "-"])
         .stdin(Stdio::piped())
         .spawn()
@@ -198,10 +204,4 @@ fn filter(place: Place, rules: &str) -> Result<()> {
     nft.stdin.take().expect("it was asked for").write_all(script.as_bytes())?;
     ensure!(nft.wait()?.success(), "nft refused\n{script}");
     Ok(())
-}
-
-fn quietly(program: &str, args: &[&str]) -> bool {
-    let mut command = Command::new(program);
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.status().is_ok_and(|status| status.success())
 }

@@ -64,32 +64,3 @@ impl ArrivalSchedule {
         }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    #[test]
-    fn operations_are_due_at_fixed_times_however_late_one_looks() {
-        let mut arrivals = ArrivalSchedule::new(Some(4.0));
-        arrivals.begin(SECOND);
-        assert_eq!(arrivals.take(SECOND), Some(SECOND));
-        assert_eq!(arrivals.take(SECOND), None);
-        let late = SECOND * 2;
-        assert_eq!(arrivals.behind(late), 3);
-        let due: Vec<Duration> = std::iter::from_fn(|| arrivals.take(late)).collect();
-        assert_eq!(due, [1250, 1500, 1750, 2000].map(Duration::from_millis));
-        assert_eq!(arrivals.behind(late), 0);
-    }
-
-    #[test]
-    fn without_a_rate_one_is_always_due_now() {
-        let mut arrivals = ArrivalSchedule::new(None);
-        arrivals.begin(Duration::ZERO);
-        assert_eq!(arrivals.take(SECOND), Some(SECOND));
-        assert_eq!(arrivals.take(SECOND), Some(SECOND));
-        assert_eq!((arrivals.next_at(), arrivals.behind(SECOND)), (None, 0));
-    }
-}

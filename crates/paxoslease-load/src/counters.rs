@@ -36,10 +36,10 @@ pub(crate) struct Counters {
     errors: Vec<(String, u64)>,
     nanos: [Histogram<u64>; 3],
     /// Of whole operations, from their due time.
-    whole_nanos: Histogram<u64>,
+    pub(crate) whole_nanos: Histogram<u64>,
     /// The last success, or the begin of the measurement.
     succeeded_at: Duration,
-    longest_gap: Duration,
+    pub(crate) longest_gap: Duration,
     /// Of the hand-over name, by client.
     grants: Vec<u64>,
     holder: Option<u32>,
@@ -84,14 +84,6 @@ impl Counters {
     pub(crate) fn end_gap(&mut self, now: Duration) {
         self.longest_gap = self.longest_gap.max(now.saturating_sub(self.succeeded_at));
         self.succeeded_at = now;
-    }
-
-    pub(crate) fn longest_gap(&self) -> Duration {
-        self.longest_gap
-    }
-
-    pub(crate) fn whole_nanos(&self) -> &Histogram<u64> {
-        &self.whole_nanos
     }
 
     pub(crate) fn grant(&mut self, client: u32) {
@@ -154,45 +146,5 @@ mod tests {
         }
         assert_eq!(counters.errors().len(), KINDS_MAX + 1);
         assert_eq!(counters.errors().values().sum::<u64>(), 1003);
-    }
-
-    #[test]
-    fn a_name_that_returns_to_its_holder_was_not_handed_over() {
-        let mut counters = Counters::new(3);
-        for client in [0, 0, 1, 0, 0] {
-            counters.grant(client);
-        }
-        assert_eq!(counters.shares(), Shares { clients: 3, handovers: 2, max: 4, min: 0 });
-        assert!(counters.shares().ratio().is_infinite());
-    }
-
-    #[test]
-    fn the_longest_gap_may_be_the_first_or_the_last() {
-        let ms = Duration::from_millis;
-        let gap = |successes: &[u64], end: u64| {
-            let mut counters = Counters::new(0);
-            counters.begin(ms(100));
-            successes.iter().for_each(|at| counters.succeeded(ms(*at), ms(1)));
-            counters.end_gap(ms(end));
-            counters.longest_gap()
-        };
-        assert_eq!(gap(&[150, 160, 170], 180), ms(50));
-        assert_eq!(gap(&[110, 160, 170], 180), ms(50));
-        assert_eq!(gap(&[110, 120, 130], 180), ms(50));
-        assert_eq!(gap(&[], 150), ms(50));
-    }
-
-    #[test]
-    fn only_what_was_asked_has_a_latency() {
-        let mut counters = Counters::new(1);
-        (1..=1000).for_each(|ms| counters.time(Kind::Renew, Duration::from_millis(ms)));
-        let latency = counters.latency();
-        assert_eq!(latency.len(), 1);
-        let renew = latency["renew"];
-        assert_eq!(renew.count, 1000);
-        assert!((renew.p50_us / 500e3 - 1.0).abs() < 0.01, "{renew:?}");
-        assert!((renew.p99_9_us / 999e3 - 1.0).abs() < 0.01, "{renew:?}");
-        counters.time(Kind::Renew, Duration::from_secs(1_000_000));
-        assert!(counters.latency()["renew"].max_us <= 121e6, "counted as the longest");
     }
 }

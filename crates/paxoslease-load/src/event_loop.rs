@@ -146,7 +146,7 @@ impl<'a, P: Connections> EventLoop<'a, P> {
 
     /// Handles an event of a connection.
     fn serve(&mut self, link: usize, event: &Event) -> Result<(), LoadError> {
-        if self.sockets[link].dial_ends_at().is_some() {
+        if self.sockets[link].dial_ends_at.is_some() {
             match self.sockets[link].connected() {
                 Ok(true) => {
                     self.session.protocol().connected(link);
@@ -259,7 +259,7 @@ impl<'a, P: Connections> EventLoop<'a, P> {
             if socket.is_rested(now) {
                 socket.candidates.rotate_left(1);
                 self.dial(link)?;
-            } else if socket.dial_ends_at().is_some_and(|ends_at| now >= ends_at) {
+            } else if socket.dial_ends_at.is_some_and(|ends_at| now >= ends_at) {
                 self.redial(link, ErrorKind::TimedOut.into())?;
             }
         }

@@ -37,5 +37,5 @@ pub use event_loop::{run, run_with};
 pub use plan::{Dialect, Extent, IN_FLIGHT_MAX, Plan, PlanError, Secret, Workload};
 pub use protocol::{Connections, Failure, LeaseRequest, Names, Outcome, Outgoing, Protocol};
 pub use report::{Latency, Progress, Report, Shares};
-pub use resp::RedisLock;
+pub use resp::Resp;
 pub use session::Session;

@@ -29,7 +29,7 @@ const LASTING: &[&[u8]] =
 
 /// The commands for locks of a Redis server, as lock libraries use them.
 #[derive(Debug)]
-pub struct RedisLock {
+struct RedisLock {
     ttl_ms: u64,
     names: Names,
     /// The hashes of the scripts, once the server has them.
@@ -39,23 +39,21 @@ pub struct RedisLock {
 
 impl RedisLock {
     /// The number of replies to [`RedisLock::greet`].
-    pub const GREETINGS: u32 = 2;
+    const GREETINGS: u32 = 2;
 
-    /// Commands with the names and the ttl of this plan.
-    #[must_use]
-    pub fn new(plan: &Plan) -> Self {
+    fn new(plan: &Plan) -> Self {
         let (ttl_ms, names) = (ttl_ms(plan), Names::new(&plan.names));
         Self { ttl_ms, names, release_script: Vec::new(), renew_script: Vec::new() }
     }
 
     /// Loads the scripts.
-    pub fn greet(&self, out: &mut Vec<u8>) {
+    fn greet(&self, out: &mut Vec<u8>) {
         put_command(out, &[b"SCRIPT", b"LOAD", RELEASE_SCRIPT]);
         put_command(out, &[b"SCRIPT", b"LOAD", RENEW_SCRIPT]);
     }
 
     /// Handles a reply to [`RedisLock::greet`], of which `left` are missing.
-    pub fn greeted(&mut self, left: u32, value: Value<'_>) {
+    fn greeted(&mut self, left: u32, value: Value<'_>) {
         let script = value.bytes().unwrap_or_default().to_vec();
         match left {
             1 => self.release_script = script,
@@ -66,7 +64,7 @@ impl RedisLock {
     }
 
     /// Writes a request for the lock of this number.
-    pub fn put(&mut self, out: &mut Vec<u8>, number: u32, request: LeaseRequest) {
+    fn put(&mut self, out: &mut Vec<u8>, number: u32, request: LeaseRequest) {
         let name = self.names.get(number);
         match request {
             LeaseRequest::Acquire { token } => {
@@ -153,7 +151,7 @@ struct Link {
 
 /// The protocol of a cell or a Redis server.
 #[derive(Debug)]
-pub(crate) struct Resp {
+pub struct Resp {
     server: Server,
     token: Option<Secret>,
     endpoints: usize,
@@ -165,7 +163,8 @@ pub(crate) struct Resp {
 }
 
 impl Resp {
-    pub(crate) fn new(plan: &Plan) -> Self {
+    #[must_use]
+    pub fn new(plan: &Plan) -> Self {
         let is_handover = plan.workload == Workload::Handover;
         let server = match plan.dialect {
             Dialect::Redis => Server::Redis(RedisLock::new(plan)),
@@ -412,43 +411,26 @@ fn ttl_ms(plan: &Plan) -> u64 {
 mod tests {
     use super::*;
 
-    fn parsed(bytes: &[u8]) -> Value<'_> {
-        Value::parse(bytes).expect("well formed").expect("whole").0
-    }
-
-    #[test]
-    fn a_refusing_or_foreign_server_is_noticed_at_the_greeting() {
-        let mut cell = Resp::new(&Plan::new(["127.0.0.1:1"], Workload::Pairs));
-        let mut greeted = |bytes| cell.greeted(0, parsed(bytes));
-        assert_eq!(greeted(b"%1\r\n$6\r\nserver\r\n$10\r\npaxoslease\r\n"), Ok(()));
-        let redis = greeted(b"*2\r\n$6\r\nserver\r\n$5\r\nredis\r\n");
-        assert_eq!(redis, Err(Failure::Foreign("redis".to_owned())));
-        let refused = Err(Failure::Refused("NOAUTH who are you".to_owned()));
-        assert_eq!(greeted(b"-NOAUTH who are you\r\n"), refused);
-    }
-
-    #[test]
-    fn replies_of_both_have_one_of_few_meanings() {
-        let answer = |bytes: &'static [u8]| Answer::of(parsed(bytes));
-        assert_eq!(answer(b"*3\r\n:42\r\n:15000\r\n:0\r\n"), Some(Answer::Yes(Some(42))));
-        assert_eq!(answer(b"+OK\r\n"), Some(Answer::Yes(None)));
-        assert_eq!(answer(b":1\r\n"), Some(Answer::Yes(None)));
-        assert_eq!(answer(b":0\r\n"), Some(Answer::No));
-        for nil in [b"$-1\r\n".as_slice(), b"*-1\r\n", b"_\r\n"] {
-            assert_eq!(answer(nil), Some(Answer::No));
+    /// The meaning of a reply, a push or a greeting, in which `|` ends a line.
+    fn played(command: &str) -> String {
+        let (kind, reply) = command.split_once(' ').expect("a kind and a reply");
+        let bytes = reply.replace('|', "\r\n").into_bytes();
+        let (value, len) = Value::parse(&bytes).expect("well formed").expect("whole");
+        assert_eq!(len, bytes.len(), "one reply");
+        match kind {
+            "reply" => format!("{:?}", Answer::of(value)),
+            "push" => format!("{:?}", Answer::of_push(value)),
+            "greeting" => {
+                let mut cell = Resp::new(&Plan::new(["127.0.0.1:1"], Workload::Pairs));
+                format!("{:?}", cell.greeted(0, value))
+            }
+            _ => panic!("not a kind: {kind}"),
         }
-        assert_eq!(answer(b"+QUEUED\r\n"), Some(Answer::Queued));
-        assert_eq!(answer(b"-NOQUORUM x\r\n"), Some(Answer::Error(b"NOQUORUM x")));
-        assert_eq!(answer(b"+PONG\r\n"), None);
-        assert_eq!(answer(b"*1\r\n$1\r\nx\r\n"), None);
     }
 
     #[test]
-    fn a_push_tells_whose_wait_is_over() {
-        let push = |bytes: &'static [u8]| Answer::of_push(parsed(bytes));
-        let granted = b">5\r\n$13\r\nlease.granted\r\n$2\r\n17\r\n:42\r\n:15000\r\n:3\r\n";
-        assert_eq!(push(granted), Some((17, Answer::Yes(Some(42)))));
-        assert_eq!(push(b">2\r\n$13\r\nlease.timeout\r\n:17\r\n"), Some((17, Answer::No)));
-        assert_eq!(push(b">2\r\n$11\r\nlease.freed\r\n$1\r\nx\r\n"), None);
+    fn replies_mean_what_the_transcript_says() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/resp.txt");
+        paxoslease_rig::check_transcript(path.as_ref(), played);
     }
 }

@@ -64,7 +64,7 @@ pub struct Session<P> {
     has_unready: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Slot {
     step: Step,
     /// Of the name.
@@ -79,8 +79,9 @@ struct Slot {
     due_at: Duration,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Step {
+    #[default]
     Free,
     Acquire,
     /// An acquire that will be sent again.
@@ -92,14 +93,6 @@ enum Step {
 impl<P: Protocol> Session<P> {
     /// A load before its first request.
     pub fn new(plan: &Plan, protocol: P) -> Self {
-        let slot = Slot {
-            step: Step::Free,
-            number: 0,
-            round: 0,
-            fence: 0,
-            began_at: Duration::ZERO,
-            due_at: Duration::ZERO,
-        };
         let leases = if let Workload::Renew { leases } = plan.workload { leases } else { 0 };
         let is_handover = plan.workload == Workload::Handover;
         Self {
@@ -112,7 +105,7 @@ impl<P: Protocol> Session<P> {
             arrivals: ArrivalSchedule::new(plan.rate),
             counters: Counters::new(if is_handover { plan.in_flight } else { 0 }),
             rng: Rng::seeded(1),
-            slots: vec![slot; plan.in_flight as usize],
+            slots: vec![Slot::default(); plan.in_flight as usize],
             free: (0..plan.in_flight).collect(),
             retries: BinaryHeap::with_capacity(plan.in_flight as usize),
             busy: 0,

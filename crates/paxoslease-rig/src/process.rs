@@ -22,12 +22,16 @@ fn ids() -> MutexGuard<'static, BTreeSet<u32>> {
 pub fn end_all() {
     let ids = ids();
     for id in ids.iter() {
-        let pid = i32::try_from(*id).ok().and_then(Pid::from_raw);
         // The process may be dead already.
-        let _gone = pid.map(|pid| kill_process(pid, Signal::KILL));
+        let _gone = kill_process(pid(*id), Signal::KILL);
     }
     // A thread that starts or ends a process now waits here until this process exits.
     std::mem::forget(ids);
+}
+
+fn pid(id: u32) -> Pid {
+    let id = i32::try_from(id).ok();
+    id.and_then(Pid::from_raw).expect("the id of a process is positive")
 }
 
 #[derive(Debug)]
@@ -51,8 +55,8 @@ impl Process {
         Ok(Self { id: child.id(), child: Mutex::new(child), log: log.to_owned() })
     }
 
-    pub fn id(&self) -> u32 {
-        self.id
+    pub fn pid(&self) -> Pid {
+        pid(self.id)
     }
 
     fn child(&self) -> MutexGuard<'_, Child> {
@@ -84,6 +88,11 @@ impl Process {
         self.memory("RssAnon:")
     }
 
+    /// The writable memory, without what heaps only reserve.
+    pub fn data(&self) -> Result<u64> {
+        self.memory("VmData:")
+    }
+
     fn memory(&self, kind: &str) -> Result<u64> {
         let status = self.proc("status")?;
         let line = status.lines().find_map(|line| line.strip_prefix(kind));
@@ -94,13 +103,13 @@ impl Process {
     }
 
     pub fn open_files(&self) -> Result<usize> {
-        let files = fs::read_dir(format!("/proc/{}/fd", self.id()))
+        let files = fs::read_dir(format!("/proc/{}/fd", self.id))
             .with_context(|| format!("a process is gone: {}", self.log_tail()))?;
         Ok(files.count())
     }
 
     fn proc(&self, what: &str) -> Result<String> {
-        fs::read_to_string(format!("/proc/{}/{what}", self.id()))
+        fs::read_to_string(format!("/proc/{}/{what}", self.id))
             .with_context(|| format!("a process is gone: {}", self.log_tail()))
     }
 
@@ -113,8 +122,7 @@ impl Process {
             return Ok(());
         }
         // The process is not waited for yet, so the id is still valid.
-        let pid = i32::try_from(self.id).ok().and_then(Pid::from_raw);
-        pid.map_or(Ok(()), |pid| Ok(kill_process(pid, signal)?))
+        Ok(kill_process(self.pid(), signal)?)
     }
 
     pub fn ended(&self) -> Result<Option<ExitStatus>> {

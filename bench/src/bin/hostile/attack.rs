@@ -4,10 +4,8 @@ mod valid;
 
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, Sender};
-use std::thread::JoinHandle;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
@@ -68,22 +66,6 @@ pub(crate) const ALL: &[Attack] = &[
     attack("probes", "probes", valid::probes, "10 clients that ask /readyz without a pause, beside 9000 who wait"),
 ];
 
-/// A running attack.
-pub(crate) struct RunningAttack {
-    stop: Arc<AtomicBool>,
-    done: Arc<AtomicU64>,
-    thread: JoinHandle<Result<()>>,
-}
-
-impl RunningAttack {
-    /// Stops the attack, and returns how much it did.
-    pub(crate) fn stop(self) -> Result<u64> {
-        self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().map_err(|_| anyhow!("an attacker panicked"))??;
-        Ok(self.done.load(Ordering::Relaxed))
-    }
-}
-
 /// The ports of the attacked node, and how the attack reports and ends.
 struct Attacker {
     clients: String,
@@ -91,25 +73,21 @@ struct Attacker {
     peers: String,
     /// Trusts the nodes, and has no certificate.
     tls: Option<Tls>,
-    stop: Arc<AtomicBool>,
-    done: Arc<AtomicU64>,
-    ready: Sender<()>,
+    is_ready: AtomicBool,
+    stop: AtomicBool,
+    done: AtomicU64,
 }
 
 impl Attacker {
-    fn is_running(&self) -> bool {
-        !self.stop.load(Ordering::Relaxed)
-    }
-
     /// Repeats an action, which gets its number and returns how much it did.
     fn repeat(
         &self,
         interval: Duration,
         mut action: impl FnMut(usize) -> Result<u64>,
     ) -> Result<()> {
-        let _dropped = self.ready.send(());
+        self.is_ready.store(true, Ordering::Relaxed);
         for number in 0.. {
-            if !self.is_running() {
+            if self.stop.load(Ordering::Relaxed) {
                 break;
             }
             self.done.fetch_add(action(number)?, Ordering::Relaxed);
@@ -137,25 +115,29 @@ impl Attacker {
 }
 
 impl Attack {
-    /// Returns once the attack is under way.
-    pub(crate) fn start(&self, cell: &Ours) -> Result<RunningAttack> {
-        let (stop, done) = (Arc::default(), Arc::default());
-        let (ready, is_ready) = mpsc::channel();
+    /// Acts once the attack is under way, and returns how much the attack did meanwhile.
+    pub(crate) fn during(&self, cell: &Ours, act: impl FnOnce() -> Result<()>) -> Result<u64> {
         let first = |endpoints: Vec<String>| endpoints.into_iter().next().expect("three nodes");
         let attacker = Attacker {
             clients: first(cell.endpoints()),
             http: first(cell.http_endpoints()),
             peers: first(cell.peer_endpoints()),
-            tls: cell.certificates().map(|of| Tls::from_ca_file(of.authority())).transpose()?,
-            stop: Arc::clone(&stop),
-            done: Arc::clone(&done),
-            ready,
+            tls: cell.tls()?,
+            is_ready: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+            done: AtomicU64::new(0),
         };
-        let run = self.run;
-        let thread = std::thread::Builder::new().spawn(move || run(&attacker))?;
-        // If the attack fails before it is ready, `stop` returns its error.
-        let _failed = is_ready.recv();
-        Ok(RunningAttack { stop, done, thread })
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| (self.run)(&attacker));
+            while !attacker.is_ready.load(Ordering::Relaxed) && !thread.is_finished() {
+                sleep(INTERVAL);
+            }
+            let acted = act();
+            attacker.stop.store(true, Ordering::Relaxed);
+            thread.join().map_err(|_| anyhow!("an attacker panicked"))??;
+            acted
+        })?;
+        Ok(attacker.done.into_inner())
     }
 }
 

@@ -3,19 +3,15 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Error, Result, ensure};
+use paxoslease_bench::peers::{Ours, OursSettings, Service as _};
 use paxoslease_client::Tls;
-use paxoslease_rig::clock::{now, sleep};
-use paxoslease_rig::{Certificates, Folder, Process, free_ports, paxoslease_beside_this};
 use rustls::StreamOwned;
 
 use crate::figure;
 
 const KIB: f64 = 1024.0;
-const READY_MAX: Duration = Duration::from_secs(20);
 
 const SHORT: Exchange = Exchange { request: "PING\r\n", end: "+PONG\r\n" };
 /// Has the longest reply of all commands that need no permission.
@@ -32,22 +28,31 @@ struct Exchange {
     end: &'static str,
 }
 
-pub(crate) fn measure(count: usize) -> Result<()> {
+pub(crate) fn measure(settings: &OursSettings, count: usize) -> Result<()> {
     println!("{count} idle connections (goal: at most 20 KiB each)");
-    for (what, port, tls, exchange) in [
-        ("after a short answer", Port::Resp, false, SHORT),
-        ("after a long answer", Port::Resp, false, LONG),
-        ("with TLS, after a short answer", Port::Resp, true, SHORT),
-        ("with TLS, after a long answer", Port::Resp, true, LONG),
-        ("by HTTP", Port::Http, false, BY_HTTP),
-        ("by HTTP, with TLS", Port::Http, true, BY_HTTP),
+    for (what, exchange, by_http, has_tls) in [
+        ("after a short answer", SHORT, false, false),
+        ("after a long answer", LONG, false, false),
+        ("with TLS, after a short answer", SHORT, false, true),
+        ("with TLS, after a long answer", LONG, false, true),
+        ("by HTTP", BY_HTTP, true, false),
+        ("by HTTP, with TLS", BY_HTTP, true, true),
     ] {
-        let node = Node::start(port, tls, exchange)?;
+        let (nodes, tls) = (1, has_tls.then_some("server"));
+        // The other port is off: the limit of open files would be shared.
+        let (has_clients, has_http) = (!by_http, by_http);
+        let settings = settings.clone();
+        let cell = Ours::start(OursSettings { nodes, has_clients, has_http, tls, ..settings })?;
+        let (node, tls) = (&cell.members()[0], cell.tls()?);
+        let address = if by_http { cell.http_endpoints() } else { cell.endpoints() }.swap_remove(0);
+        let connect_many = |count: usize| -> Result<Vec<_>> {
+            (0..count).map(|_| connect(&address, tls.as_ref(), exchange)).collect()
+        };
         // Makes the buffers that all connections share.
-        let few = node.connect_many(100, exchange)?;
-        let before = node.process.rss()?;
-        let many = node.connect_many(count, exchange)?;
-        let each = (node.process.rss()? as f64 - before as f64) / count as f64 / KIB;
+        let few = connect_many(100)?;
+        let before = node.rss()?;
+        let many = connect_many(count)?;
+        let each = (node.rss()? as f64 - before as f64) / count as f64 / KIB;
         drop((few, many));
         figure(&format!("of each, {what}"), each, "KiB");
     }
@@ -55,75 +60,27 @@ pub(crate) fn measure(count: usize) -> Result<()> {
     Ok(())
 }
 
-/// The port that the node listens on; the other one is off.
-#[derive(Clone, Copy)]
-enum Port {
-    Resp,
-    Http,
-}
-
-/// A cell of one node.
-struct Node {
-    process: Process,
-    address: String,
-    tls: Option<Tls>,
-    _folder: Folder,
-}
-
 trait Stream: Read + Write {}
 impl<S: Read + Write> Stream for S {}
 
-impl Node {
-    fn start(port: Port, tls: bool, exchange: Exchange) -> Result<Self> {
-        let (binary, folder) = (paxoslease_beside_this()?, Folder::new("idle")?);
-        let [peers, clients] = free_ports()?;
-        let address = format!("127.0.0.1:{clients}");
-        let mut command = Command::new(&binary);
-        command.args(["serve", "--with-parent", "--new-cell", "--shards", "1", "--node", "1"]);
-        command.args(["--peer", &format!("1=127.0.0.1:{peers}"), "--limit", "connections=15000"]);
-        let (used, other) = match port {
-            Port::Resp => ("--listen-clients", "--listen-http"),
-            Port::Http => ("--listen-http", "--listen-clients"),
-        };
-        command.args([used, &address, other, "off"]);
-        command.arg("--data-dir").arg(folder.join("data"));
-        let mut settings = None;
-        if tls {
-            let folder = folder.join("certs");
-            let certificates = Certificates::make(&binary, "default", 1, folder)?;
-            certificates.add_options(&mut command, 1, "server");
-            settings = Some(Tls::from_ca_file(certificates.authority())?);
-        }
-        let process = Process::spawn(command, &folder.join("log"))?;
-        let node = Self { process, address, tls: settings, _folder: folder };
-        let began_at = now();
-        while let Err(error) = node.connect_many(1, exchange) {
-            ensure!(began_at.elapsed() < READY_MAX, "{error:#}: {}", node.process.log_tail());
-            sleep(Duration::from_millis(10));
-        }
-        Ok(node)
+/// A connection that has made this exchange.
+fn connect(
+    address: &str,
+    tls: Option<&Tls>,
+    Exchange { request, end }: Exchange,
+) -> Result<Box<dyn Stream>> {
+    let tcp = TcpStream::connect(address)?;
+    tcp.set_nodelay(true)?;
+    let mut stream: Box<dyn Stream> = match tls {
+        None => Box::new(tcp),
+        Some(tls) => Box::new(StreamOwned::new(tls.connection(address).map_err(Error::msg)?, tcp)),
+    };
+    stream.write_all(request.as_bytes())?;
+    let (mut reply, mut bytes) = (Vec::new(), [0; 16 * 1024]);
+    while !reply.ends_with(end.as_bytes()) {
+        let len = stream.read(&mut bytes)?;
+        ensure!(len > 0, "closed after {:?}", String::from_utf8_lossy(&reply));
+        reply.extend_from_slice(&bytes[..len]);
     }
-
-    /// Connections that have each made this exchange.
-    fn connect_many(&self, count: usize, exchange: Exchange) -> Result<Vec<Box<dyn Stream>>> {
-        (0..count).map(|_| self.connect(exchange)).collect()
-    }
-
-    fn connect(&self, Exchange { request, end }: Exchange) -> Result<Box<dyn Stream>> {
-        let tcp = TcpStream::connect(&self.address)?;
-        tcp.set_nodelay(true)?;
-        let tls = self.tls.as_ref().map(|tls| tls.connection(&self.address));
-        let mut stream: Box<dyn Stream> = match tls.transpose().map_err(Error::msg)? {
-            None => Box::new(tcp),
-            Some(tls) => Box::new(StreamOwned::new(tls, tcp)),
-        };
-        stream.write_all(request.as_bytes())?;
-        let (mut reply, mut bytes) = (Vec::new(), [0; 16 * 1024]);
-        while !reply.ends_with(end.as_bytes()) {
-            let len = stream.read(&mut bytes)?;
-            ensure!(len > 0, "closed after {:?}", String::from_utf8_lossy(&reply));
-            reply.extend_from_slice(&bytes[..len]);
-        }
-        Ok(stream)
-    }
+    Ok(stream)
 }

@@ -35,13 +35,13 @@ fn main() -> Result<()> {
     let cli = Cli::parse();
     let settings = OursSettings::single("--limit connections=15000");
     if cli.only.as_deref().is_none_or(|only| only == "idle") {
-        idle::measure(IDLE_CONNECTIONS)?;
+        idle::measure(&settings, IDLE_CONNECTIONS)?;
     }
     let wanted = |attack: &&Attack| cli.only.as_deref().is_none_or(|only| only == attack.name);
     for attack in attack::ALL.iter().filter(wanted) {
         // Each attack gets a new cell, without the leases and connections of the one before.
-        let has_tls = attack.needs_tls;
-        let cell = Ours::start(OursSettings { has_tls, has_http: true, ..settings.clone() })?;
+        let tls = attack.needs_tls.then_some("off");
+        let cell = Ours::start(OursSettings { tls, has_http: true, ..settings.clone() })?;
         measure(&cell, attack, &cli)?;
     }
     Ok(())
@@ -89,9 +89,7 @@ fn measure(cell: &Ours, attack: &Attack, cli: &Cli) -> Result<()> {
     Turns::default().turn(cell, turn)?;
     for _ in 0..cli.turns {
         calm.turn(cell, turn)?;
-        let attacking = attack.start(cell)?;
-        attacked.turn(cell, turn)?;
-        done += attacking.stop()?;
+        done += attack.during(cell, || attacked.turn(cell, turn))?;
     }
     ensure!(calm.failures + attacked.failures == 0, "pairs failed under {}", attack.name);
     let (most, rss) = (cell.members()[0].peak()?, cell.members()[0].rss()?);

@@ -51,9 +51,9 @@ fn main() -> Result<()> {
     if cli.record {
         return Record::of(counts).write();
     }
-    let comparison = Record::read()?.compare(&counts);
+    let (comparison, is_worse) = Record::read()?.compare(&counts);
     print!("{comparison}");
-    ensure!(!comparison.is_worse(), "{}", record::ADVICE);
+    ensure!(!is_worse, "{}", record::ADVICE);
     Ok(())
 }
 

@@ -52,16 +52,24 @@ impl Record {
         fs::write(FILE, self.to_string()).with_context(|| format!("cannot write {FILE}"))
     }
 
-    /// Compares every path of the record and of the counts.
-    pub(crate) fn compare(&self, counts: &Counts) -> Comparison {
+    /// Compares every path of the record and of the counts: a table, and whether the test fails.
+    pub(crate) fn compare(&self, counts: &Counts) -> (String, bool) {
+        let mut text = format!("{:<16} {:>12} {:>12} {:>8}\n", "path", "recorded", "now", "change");
+        let mut is_worse = false;
         let paths: BTreeSet<&String> = self.instructions.keys().chain(counts.keys()).collect();
-        let line = |path: &String| Line {
-            path: path.clone(),
-            before: self.instructions.get(path).copied(),
-            now: counts.get(path).copied(),
-        };
-        let elsewhere = (self.processor != ARCH).then(|| self.processor.clone());
-        Comparison { lines: paths.into_iter().map(line).collect(), elsewhere }
+        for path in paths {
+            let (before, now) = (self.instructions.get(path), counts.get(path));
+            let (change, verdict, fails) = verdict(path, before, now);
+            let [before, now] =
+                [before, now].map(|count| count.map_or_else(|| "-".to_owned(), u64::to_string));
+            text += &format!("{path:<16} {before:>12} {now:>12} {change:>8}{verdict}\n");
+            is_worse |= fails;
+        }
+        if self.processor == ARCH {
+            return (text, is_worse);
+        }
+        let processor = &self.processor;
+        (format!("{text}Recorded on {processor}; on {ARCH} nothing is compared.\n"), false)
     }
 }
 
@@ -72,60 +80,24 @@ impl fmt::Display for Record {
     }
 }
 
-struct Line {
-    path: String,
-    before: Option<u64>,
-    now: Option<u64>,
-}
-
-impl Line {
-    /// The change in percent, and the verdict; whether it fails the test.
-    fn verdict(&self) -> (String, &'static str, bool) {
-        let (before, now) = match (self.before, self.now) {
-            (Some(before), Some(now)) => (before, now),
-            // A path without a record has no guard.
-            (None, _) => return (String::new(), "  NOT RECORDED", true),
-            (_, None) => return (String::new(), "  NOT COUNTED ANY MORE", true),
-        };
-        let change = 100.0 * (now as f64 - before as f64) / (before as f64).max(1.0);
-        let is_worst = self.path == Path::InsertWorst.name();
-        let tolerance = if is_worst { TOLERANCE_WORST } else { TOLERANCE };
-        let is_same = change.abs() <= tolerance || before.abs_diff(now) <= TOLERANCE_MIN;
-        let (verdict, fails) = match change {
-            _ if is_same => ("", false),
-            0.0.. => ("  WORSE", true),
-            _ => ("  better: record the gain, or it may be lost unnoticed", false),
-        };
-        (format!("{change:+.1}%"), verdict, fails)
-    }
-}
-
-pub(crate) struct Comparison {
-    lines: Vec<Line>,
-    /// The processor of the record, if it differs from this one.
-    elsewhere: Option<String>,
-}
-
-impl Comparison {
-    pub(crate) fn is_worse(&self) -> bool {
-        self.elsewhere.is_none() && self.lines.iter().any(|line| line.verdict().2)
-    }
-}
-
-impl fmt::Display for Comparison {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |n| n.to_string());
-        writeln!(f, "{:<16} {:>12} {:>12} {:>8}", "path", "recorded", "now", "change")?;
-        for line in &self.lines {
-            let (path, before, now) = (&line.path, shown(line.before), shown(line.now));
-            let (change, verdict, _) = line.verdict();
-            writeln!(f, "{path:<16} {before:>12} {now:>12} {change:>8}{verdict}")?;
-        }
-        if let Some(processor) = &self.elsewhere {
-            writeln!(f, "Recorded on {processor}; on {ARCH} nothing is compared.")?;
-        }
-        Ok(())
-    }
+/// The change in percent, and the verdict; whether it fails the test.
+fn verdict(path: &str, before: Option<&u64>, now: Option<&u64>) -> (String, &'static str, bool) {
+    let (before, now) = match (before, now) {
+        (Some(before), Some(now)) => (*before, *now),
+        // A path without a record has no guard.
+        (None, _) => return (String::new(), "  NOT RECORDED", true),
+        (_, None) => return (String::new(), "  NOT COUNTED ANY MORE", true),
+    };
+    let change = 100.0 * (now as f64 - before as f64) / (before as f64).max(1.0);
+    let is_worst = path == Path::InsertWorst.name();
+    let tolerance = if is_worst { TOLERANCE_WORST } else { TOLERANCE };
+    let is_same = change.abs() <= tolerance || before.abs_diff(now) <= TOLERANCE_MIN;
+    let (verdict, fails) = match change {
+        _ if is_same => ("", false),
+        0.0.. => ("  WORSE", true),
+        _ => ("  better: record the gain, or it may be lost unnoticed", false),
+    };
+    (format!("{change:+.1}%"), verdict, fails)
 }
 
 #[cfg(test)]
@@ -138,10 +110,9 @@ mod tests {
 
     /// Whether the comparison of these counts fails, and its line about the path `pair`.
     fn compared(before: u64, now: &[(&str, u64)]) -> (bool, String) {
-        let comparison = Record::of(counts(&[("pair", before)])).compare(&counts(now));
-        let text = comparison.to_string();
+        let (text, is_worse) = Record::of(counts(&[("pair", before)])).compare(&counts(now));
         let words: Vec<_> = text.lines().nth(1).unwrap_or_default().split_whitespace().collect();
-        (comparison.is_worse(), words.join(" "))
+        (is_worse, words.join(" "))
     }
 
     #[test]

@@ -42,7 +42,7 @@ pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
             words(&scenario.play(PaxosLease::default())),
         ]);
     }
-    page.table("holes", &["schedule", "paper", "PaxosLease"], &rows);
+    page.table("holes", &["schedule", "paper", "PaxosLease"], rows);
     Ok(())
 }
 

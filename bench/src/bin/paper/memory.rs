@@ -43,6 +43,6 @@ pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
             format!("{per_gigabyte:.1} million"),
         ]
     });
-    page.table("memory", &["leases", "bytes", "bytes per lease", "leases per gigabyte"], &rows);
+    page.table("memory", &["leases", "bytes", "bytes per lease", "leases per gigabyte"], rows);
     Ok(())
 }

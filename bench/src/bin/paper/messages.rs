@@ -86,7 +86,7 @@ pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
             row
         })
         .collect();
-    page.table("messages", &head, &rows);
+    page.table("messages", &head, rows);
     let mut series = Vec::new();
     for (contestant, of) in CONTESTANTS.iter().zip(&costs) {
         let alike = of.iter().all(|[acquire, renewal, _]| acquire.messages == renewal.messages);

@@ -139,7 +139,7 @@ pub(crate) fn section(page: &mut Page) -> anyhow::Result<()> {
             of[place].row(format!("{} ms, {}", of[place].ttl.as_millis(), contestant.name()))
         })
     });
-    page.table("recovery", &[&["ttl, algorithm"], &HEAD[..]].concat(), &rows.collect::<Vec<_>>());
+    page.table("recovery", &[&["ttl, algorithm"], &HEAD[..]].concat(), rows);
     page.keep("plots/recovery.svg", plot(&figures));
     let repeated = figures.each_ref().map(|of| of.iter().map(|f| f.repeated).sum::<u64>());
     page.set("recovery_runs", RUNS);
@@ -163,7 +163,7 @@ fn deaths(page: &mut Page) {
             rows.push(figures.row(format!("{what}, {}", contestant.name())));
         }
     }
-    page.table("deaths", &[&["what happens, algorithm"], &HEAD[..]].concat(), &rows);
+    page.table("deaths", &[&["what happens, algorithm"], &HEAD[..]].concat(), rows);
     page.set("deaths_ttl_ms", TTL.as_millis());
 }
 

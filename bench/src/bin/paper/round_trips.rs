@@ -81,7 +81,7 @@ fn table(page: &mut Page, asked: &[Asks; CONTENDERS.len()]) {
             rows.push(row);
         }
     }
-    page.table("round_trips", &head, &rows);
+    page.table("round_trips", &head, rows);
 }
 
 fn chart(contenders: u16, asked: &Asks) -> Chart {

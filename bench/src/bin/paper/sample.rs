@@ -77,7 +77,7 @@ pub(crate) fn table<const N: usize, const M: usize>(page: &mut Page, table: Tabl
         row.extend(samples.each_ref().map(|of| in_percent(share(&of[place]))));
         row
     });
-    page.table(name, &head, &rows.collect::<Vec<_>>());
+    page.table(name, &head, rows);
 }
 
 /// The median and the 99th percentile of each contestant, by the varied parameter.

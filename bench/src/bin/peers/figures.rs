@@ -16,7 +16,7 @@ pub(crate) const QUANTILES: [f64; 9] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999
 /// Significant digits; the others are noise.
 const DIGITS: usize = 5;
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Figures {
     pub(crate) machine: Machine,
     pub(crate) method: Method,
@@ -27,7 +27,7 @@ pub(crate) struct Figures {
     pub(crate) scale: Option<scale::ScaleFigures>,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Method {
     pub(crate) rounds: u32,
     pub(crate) turn_ms: u64,
@@ -107,7 +107,7 @@ impl Figures {
 
     /// The measured sides, in the order of the tables.
     pub(crate) fn sides(&self) -> Vec<Side> {
-        Side::ALL.into_iter().filter(|side| self.rows.iter().any(|row| row.side == *side)).collect()
+        Side::all().filter(|side| self.rows.iter().any(|row| row.side == *side)).collect()
     }
 
     /// The ratio of two rows, computed within each round.

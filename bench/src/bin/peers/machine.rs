@@ -36,23 +36,19 @@ impl Machine {
         let kilobytes = field(&read("/proc/meminfo"), "MemTotal");
         let kilobytes = kilobytes.and_then(|text| text.split(' ').next()?.parse::<f64>().ok());
         let load = read("/proc/loadavg");
+        // With a suffix of the distribution.
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
         Self {
             processor: field(&cpu, "model name").unwrap_or_else(|| "unknown".to_owned()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             memory_gib: (kilobytes.unwrap_or(0.0) / f64::from(1 << 20)).round(),
-            kernel: kernel_version(),
+            kernel: release.split('-').next().unwrap_or_default().to_owned(),
             system: field(&read("/etc/os-release"), "PRETTY_NAME").unwrap_or_default(),
             virtualised: field(&cpu, "flags").is_some_and(|flags| flags.contains("hypervisor")),
             load_before: load.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0.0),
             stolen_percent: 0.0,
         }
     }
-}
-
-/// Without the suffix of the distribution.
-fn kernel_version() -> String {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
-    release.split('-').next().unwrap_or_default().to_owned()
 }
 
 impl Ticks {

@@ -67,7 +67,7 @@ fn main() -> Result<()> {
     if cli.render {
         return render();
     }
-    interrupt::watch()?;
+    interrupt::watch(|| {})?;
     let figures = cli.measure()?;
     // Sides are compared within a round, so the page has the figures of one whole run.
     let is_whole = !cli.quick && cli.only.is_none() && cli.peers.is_none();
@@ -84,14 +84,7 @@ impl Cli {
     fn measure(&self) -> Result<Figures> {
         let (mut machine, ticks) = (Machine::here(), Ticks::now());
         let (plan, scale) = (self.plan(), self.scale());
-        let mut figures = Figures {
-            machine: Machine::default(),
-            method: plan.method(),
-            services: Vec::new(),
-            rows: Vec::new(),
-            troubles: Vec::new(),
-            scale: None,
-        };
+        let mut figures = Figures { method: plan.method(), ..Figures::default() };
         if !plan.cases.is_empty() {
             let services = start(&scale)?;
             figures.services = services.iter().map(|running| running.described.clone()).collect();
@@ -110,7 +103,7 @@ impl Cli {
     }
 
     fn scale(&self) -> scale::ScalePlan {
-        let sides = Side::ALL.into_iter().filter(|side| self.wants(*side)).collect();
+        let sides = Side::all().filter(|side| self.wants(*side)).collect();
         scale::ScalePlan { sides, quick: self.quick }
     }
 

@@ -8,7 +8,7 @@ use paxoslease_bench::cores::Busy;
 use paxoslease_bench::peers::{Service, check};
 use paxoslease_rig::Process;
 use paxoslease_rig::clock::{now, process_time, sleep};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
 use crate::case::{Case, What};
 use crate::figures::{Described, Figures, Method, Turn};
@@ -62,11 +62,7 @@ impl Running {
         if !self.side.is_restless() {
             return Ok(());
         }
-        for member in self.service.members() {
-            let pid = i32::try_from(member.id()).ok().and_then(Pid::from_raw);
-            kill_process(pid.context("no such process")?, signal)?;
-        }
-        Ok(())
+        self.service.members().iter().try_for_each(|member| member.signal(signal))
     }
 
     fn rest(&self) -> Result<()> {

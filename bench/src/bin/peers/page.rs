@@ -31,7 +31,7 @@ pub(crate) fn pages(figures: &Figures) -> Result<[Page; 2]> {
 
 /// A line for each side with points.
 fn lines(points: impl Fn(Side) -> Vec<(f64, f64)>) -> Vec<Series> {
-    let sides = Side::ALL.into_iter().map(|side| (side, points(side)));
+    let sides = Side::all().map(|side| (side, points(side)));
     let sides = sides.filter(|(_, points)| !points.is_empty());
     sides
         .map(|(side, points)| Series { name: side.title().to_owned(), points, look: side.look() })
@@ -62,7 +62,7 @@ fn method(page: &mut Page, figures: &Figures) {
         let title = service.side.title().to_owned();
         vec![title, service.version.clone(), service.settings.clone()]
     });
-    page.listing("services", &["service", "version", "settings"], &services.collect::<Vec<_>>());
+    page.listing("services", &["service", "version", "settings"], services);
     if figures.sides().contains(&Side::OursDefault) {
         page.set("defaults", "");
     }

@@ -6,7 +6,6 @@
 mod failover;
 mod growth;
 mod memory;
-mod metrics;
 mod neighbour;
 mod renewed;
 mod stalls;
@@ -14,7 +13,8 @@ mod start;
 
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use paxoslease_bench::http;
 use paxoslease_bench::peers::{self, Load, Ours, OursSettings, Service, Target};
 use paxoslease_load::{Extent, Workload};
 use paxoslease_rig::Process;
@@ -129,11 +129,21 @@ fn await_success(service: &dyn Service, load: &Load, pause: Duration) -> Result<
 /// Waits until a PaxosLease node votes.
 fn await_vote(http: &str) -> Result<()> {
     let began_at = now();
-    while !metrics::quarantine(http)?.is_zero() {
+    while !metric(http, "paxoslease_quarantine_remaining_seconds")?.is_zero() {
         ensure!(began_at.elapsed() < READY_MAX, "{http} does not vote");
         sleep(Duration::from_millis(1));
     }
     Ok(())
+}
+
+/// A metric of a PaxosLease node, in seconds.
+fn metric(endpoint: &str, metric: &str) -> Result<Duration> {
+    let mut page = http::agent().get(format!("http://{endpoint}/metrics")).call()?;
+    let text = page.body_mut().read_to_string()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(metric));
+    let value = line.and_then(|line| line.split_whitespace().last());
+    let value = value.with_context(|| format!("no {metric} at {endpoint}"))?;
+    Ok(Duration::try_from_secs_f64(value.parse()?)?)
 }
 
 fn cpu(service: &dyn Service) -> Result<Duration> {

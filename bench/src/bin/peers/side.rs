@@ -12,7 +12,7 @@ use crate::case::Case;
 const SPINNING: &str = "--spin 50us";
 
 /// The compared services; the first is the reference.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Side {
     Redis,
@@ -37,17 +37,10 @@ pub(crate) enum Family {
 }
 
 impl Side {
-    pub(crate) const ALL: [Self; 9] = [
-        Self::Redis,
-        Self::Redlock,
-        Self::OursDefault,
-        Self::Ours,
-        Self::OursSpinning,
-        Self::ZooKeeper,
-        Self::ZooKeeperInMemory,
-        Self::Etcd,
-        Self::EtcdInMemory,
-    ];
+    /// In the order of the tables.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        Self::value_variants().iter().copied()
+    }
 
     /// Its family for `--peers` (none for PaxosLease, which always runs), title, colour and marker.
     const fn facts(self) -> (Option<Family>, &'static str, (u8, u8, u8), Marker) {

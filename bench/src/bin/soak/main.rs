@@ -34,9 +34,9 @@ struct Cli {
 
 fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
-    interrupt::watch()?;
+    interrupt::watch(|| {})?;
     let settings = OursSettings::single("--log warn");
-    let cell = Ours::start(OursSettings { has_http: true, has_tls: true, ..settings })?;
+    let cell = Ours::start(OursSettings { has_http: true, tls: Some("off"), ..settings })?;
     let mut report = format!("version {}\n", cell.version()?);
     let mut minutes = Vec::new();
     for number in 1..=cli.minutes {

@@ -14,8 +14,8 @@ use paxoslease_load::{
 
 use super::super::{SILENCE_MAX, Target};
 use super::jute::{
-    self, NO_NODE, NODE_EXISTS, Node, OK, PING_XID, Reader, Received, Session, op, put_about,
-    put_bare, put_create,
+    self, NO_NODE, NODE_EXISTS, Node, OK, PING_XID, Reader, Received, Request, Session, op,
+    put_request,
 };
 
 /// The client number of requests of the greeting.
@@ -122,44 +122,36 @@ impl ZooKeeperClient {
         slot as usize % self.connections.len()
     }
 
-    fn send(&mut self, link: usize, client: u32, put: impl FnOnce(&mut Vec<u8>, i32)) {
+    fn send(&mut self, link: usize, client: u32, request: &Request) {
         let Link { asked, xid, .. } = &mut self.connections[link];
-        *xid = (*xid + 1) & i32::MAX;
-        asked.push_back((client, *xid));
-        put(self.out.to(link), *xid);
+        let number = if request.0 == op::PING {
+            PING_XID
+        } else {
+            *xid = (*xid + 1) & i32::MAX;
+            *xid
+        };
+        asked.push_back((client, number));
+        put_request(self.out.to(link), number, request);
     }
 
     fn enter(&mut self, client: u32, step: Step) {
         let link = self.link(client);
-        let queue = self.queue.clone().unwrap_or_default();
+        let queue = self.queue.as_deref().unwrap_or_default();
         let waiter = &mut self.waiters[client as usize];
         waiter.step = step;
-        let own = waiter.own.clone();
-        match step {
-            Step::Enqueue => {
-                let path = [queue.as_slice(), b"/c-"].concat();
-                self.send(link, client, |out, xid| put_create(out, xid, &path, Node::Sequential));
-            }
-            Step::Create => {
-                self.send(link, client, |out, xid| put_create(out, xid, &own, Node::Ephemeral));
-            }
-            Step::List => {
-                self.send(link, client, |out, xid| put_about(out, xid, op::CHILDREN, &queue));
-            }
+        let request = match step {
+            Step::Enqueue => jute::create(&[queue, b"/c-"].concat(), Node::Sequential),
+            Step::Create => jute::create(&waiter.own, Node::Ephemeral),
+            Step::List => jute::about(op::CHILDREN, queue),
             Step::Watch => {
                 waiter.is_gone = false;
-                let path = waiter.watched.clone();
-                self.send(link, client, |out, xid| put_about(out, xid, op::EXISTS, &path));
+                jute::about(op::EXISTS, &waiter.watched)
             }
-            Step::Delete => {
-                self.send(link, client, |out, xid| put_about(out, xid, op::DELETE, &own));
-            }
-            Step::Ping => {
-                self.connections[link].asked.push_back((client, PING_XID));
-                put_bare(self.out.to(link), PING_XID, op::PING);
-            }
-            Step::Idle | Step::Wait => {}
-        }
+            Step::Delete => jute::about(op::DELETE, &waiter.own),
+            Step::Ping => (op::PING, Vec::new()),
+            Step::Idle | Step::Wait => return,
+        };
+        self.send(link, client, &request);
     }
 
     fn come_to(&mut self, client: u32, outcome: Outcome) {
@@ -206,10 +198,8 @@ impl ZooKeeperClient {
             self.come_to(client, Outcome::Yes(None));
             return Ok(());
         };
-        watched.clear();
-        watched.extend_from_slice(self.queue.as_deref().unwrap_or_default());
-        watched.push(b'/');
-        watched.extend_from_slice(before);
+        let queue = self.queue.as_deref().unwrap_or_default();
+        *watched = [queue, b"/", before].concat();
         self.enter(client, Step::Watch);
         Ok(())
     }
@@ -239,9 +229,7 @@ impl ZooKeeperClient {
         self.connections[link].session = session;
         self.connections[link].state = State::Greeting;
         for parent in self.parents.clone() {
-            self.send(link, NO_CLIENT, |out, xid| {
-                put_create(out, xid, &parent, Node::Persistent);
-            });
+            self.send(link, NO_CLIENT, &jute::create(&parent, Node::Persistent));
         }
         self.end_greeting(link);
         Ok(())
@@ -331,7 +319,7 @@ impl Protocol for ZooKeeperClient {
         for link in 0..self.connections.len() {
             if self.connections[link].state == State::Ready {
                 self.connections[link].state = State::Closing;
-                self.send(link, NO_CLIENT, |out, xid| put_bare(out, xid, op::CLOSE));
+                self.send(link, NO_CLIENT, &(op::CLOSE, Vec::new()));
             }
         }
     }

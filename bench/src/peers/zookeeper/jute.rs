@@ -56,40 +56,38 @@ pub(super) fn put_connect(out: &mut Vec<u8>, session: &Session, timeout_ms: i32)
     });
 }
 
-pub(super) fn put_create(out: &mut Vec<u8>, xid: i32, path: &[u8], node: Node) {
-    request(out, xid, op::CREATE, |out| {
-        put_bytes(out, path);
-        put_bytes(out, b"");
-        put_int(out, 1);
-        put_int(out, ALL_PERMISSIONS);
-        put_bytes(out, b"world");
-        put_bytes(out, b"anyone");
-        put_int(out, node as i32);
-    });
+/// The type of a request, and its arguments.
+pub(super) type Request = (i32, Vec<u8>);
+
+pub(super) fn create(path: &[u8], node: Node) -> Request {
+    let mut out = Vec::new();
+    put_bytes(&mut out, path);
+    put_bytes(&mut out, b"");
+    put_int(&mut out, 1);
+    put_int(&mut out, ALL_PERMISSIONS);
+    put_bytes(&mut out, b"world");
+    put_bytes(&mut out, b"anyone");
+    put_int(&mut out, node as i32);
+    (op::CREATE, out)
 }
 
 /// A request about a node. The arguments after the path are: any version, with a watch, or without.
-pub(super) fn put_about(out: &mut Vec<u8>, xid: i32, op: i32, path: &[u8]) {
-    request(out, xid, op, |out| {
-        put_bytes(out, path);
-        match op {
-            op::DELETE => put_int(out, -1),
-            op::EXISTS => out.push(1),
-            _ => out.push(0),
-        }
-    });
+pub(super) fn about(op: i32, path: &[u8]) -> Request {
+    let mut out = Vec::new();
+    put_bytes(&mut out, path);
+    match op {
+        op::DELETE => put_int(&mut out, -1),
+        op::EXISTS => out.push(1),
+        _ => out.push(0),
+    }
+    (op, out)
 }
 
-/// A ping, or the end of the session.
-pub(super) fn put_bare(out: &mut Vec<u8>, xid: i32, op: i32) {
-    request(out, xid, op, |_| {});
-}
-
-fn request(out: &mut Vec<u8>, xid: i32, op: i32, body: impl FnOnce(&mut Vec<u8>)) {
+pub(super) fn put_request(out: &mut Vec<u8>, xid: i32, (op, arguments): &Request) {
     message(out, |out| {
         put_int(out, xid);
-        put_int(out, op);
-        body(out);
+        put_int(out, *op);
+        out.extend_from_slice(arguments);
     });
 }
 

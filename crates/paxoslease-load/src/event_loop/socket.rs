@@ -13,12 +13,12 @@ use rustls::{ClientConnection, Connection};
 /// More than any reply to this load takes.
 const BUFFER_LEN: usize = 64 * 1024;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Socket {
     stream: Option<TcpStream>,
     tls: Option<Box<Connection>>,
     /// Until when a connection must come about; `None` once it has.
-    dial_ends_at: Option<Duration>,
+    pub(super) dial_ends_at: Option<Duration>,
     /// The end of the pause before the next attempt.
     redial_at: Option<Duration>,
     /// The addresses in order; the first is the current one.
@@ -40,16 +40,8 @@ pub(super) enum ReadResult {
 
 impl Socket {
     pub(super) fn new(candidates: VecDeque<usize>) -> Self {
-        Self {
-            stream: None,
-            tls: None,
-            dial_ends_at: None,
-            redial_at: None,
-            candidates,
-            failures: 0,
-            buffer: vec![0; BUFFER_LEN].into_boxed_slice(),
-            len: 0,
-        }
+        let buffer = vec![0; BUFFER_LEN].into_boxed_slice();
+        Self { candidates, buffer, ..Self::default() }
     }
 
     /// The index of the current address.
@@ -70,10 +62,6 @@ impl Socket {
     /// When this connection needs attention without an event.
     pub(super) fn wake_at(&self) -> Option<Duration> {
         self.redial_at.or(self.dial_ends_at)
-    }
-
-    pub(super) fn dial_ends_at(&self) -> Option<Duration> {
-        self.dial_ends_at
     }
 
     /// Begins a connection, with TLS if given. Closes the previous one.

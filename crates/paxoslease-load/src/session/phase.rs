@@ -217,8 +217,8 @@ impl<P: Protocol> Session<P> {
             unanswered: u64::from(self.busy),
             latency: self.counters.latency(),
             shares: is_handover.then(|| self.counters.shares()),
-            longest_gap_ms: self.counters.longest_gap().as_secs_f64() * 1e3,
-            whole_nanos: self.counters.whole_nanos().clone(),
+            longest_gap_ms: self.counters.longest_gap.as_secs_f64() * 1e3,
+            whole_nanos: self.counters.whole_nanos.clone(),
         }
     }
 }

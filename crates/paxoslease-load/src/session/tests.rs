@@ -8,7 +8,8 @@ use paxoslease_wire::resp::{
 };
 
 use super::*;
-use crate::plan::Dialect;
+use crate::plan::{Dialect, PlanError};
+use crate::report::Latency;
 use crate::resp::Resp;
 
 const MS: Duration = Duration::from_millis(1);
@@ -112,20 +113,10 @@ struct ScriptedLoad {
 }
 
 impl ScriptedLoad {
-    fn new(workload: Workload, change: impl FnOnce(&mut Plan)) -> Self {
-        let mut plan = Plan::new(["server:1"], workload);
-        plan.warmup = Duration::ZERO;
-        change(&mut plan);
-        plan.check().expect("a load");
+    fn new(plan: Plan) -> Self {
         let replies = vec![Vec::new(); plan.connections as usize];
         let session = Session::new(&plan, Resp::new(&plan));
         Self { session, server: FakeServer::default(), plan, now: Duration::ZERO, replies }
-    }
-
-    fn sized(workload: Workload, in_flight: u32, connections: u32, extent: Extent) -> Self {
-        Self::new(workload, |plan| {
-            (plan.in_flight, plan.connections, plan.extent) = (in_flight, connections, extent);
-        })
     }
 
     /// Sends due requests to the server. Its replies do not arrive yet.
@@ -158,14 +149,52 @@ impl ScriptedLoad {
         self.deliver()
     }
 
-    fn run(&mut self) -> Result<Report, Failure> {
+    fn run(&mut self) -> Result<(), Failure> {
         for _ in 0..100_000 {
             self.step()?;
             if self.session.is_done() {
-                return Ok(self.session.report(&self.plan));
+                return Ok(());
             }
         }
         panic!("a load without end: {:?}", self.session.phase);
+    }
+
+    /// One step of a script, with its number if it has one.
+    fn perform(&mut self, step: &str) -> Result<(), Failure> {
+        let (verb, rest) = step.split_once(':').unwrap_or((step, "0"));
+        let number = || rest.parse::<u32>().expect("a number");
+        match verb {
+            "step" => (0..number().max(1)).try_for_each(|_| self.step()),
+            "request" => self.request(),
+            "deliver" => self.deliver(),
+            "run" => self.run(),
+            "check" => Ok(()),
+            "pause" => {
+                self.now += MS * number();
+                Ok(())
+            }
+            // The server is silent: its replies so far are lost.
+            "mute" => {
+                self.replies.iter_mut().for_each(Vec::clear);
+                Ok(())
+            }
+            "lose" => {
+                self.replies[number() as usize].clear();
+                self.session.lost(number() as usize, self.now)
+            }
+            "expire" => {
+                self.server.held.clear();
+                Ok(())
+            }
+            "wake" => {
+                self.now = self.session.wake_at().expect("a timer");
+                self.session.pump(self.now)
+            }
+            "hear" => {
+                self.session.received(0, format!("{rest}\r\n").as_bytes(), self.now).map(drop)
+            }
+            _ => panic!("not a step: {step}"),
+        }
     }
 
     fn asked(&self, what: &str) -> usize {
@@ -174,57 +203,79 @@ impl ScriptedLoad {
 }
 
 /// The load of a command: a workload, then options of the plan and the server.
-fn scripted(command: &str) -> ScriptedLoad {
-    let options: BTreeMap<&str, &str> =
-        command.split(' ').filter_map(|word| word.split_once('=')).collect();
+fn scripted(options: &BTreeMap<&str, &str>) -> Result<ScriptedLoad, PlanError> {
     let number = |key: &str| options.get(key).map(|text| text.parse::<u32>().expect("a number"));
-    let workload = match command.split(' ').next() {
-        Some("pairs") => Workload::Pairs,
-        Some("renew") => Workload::Renew { leases: number("leases").expect("leases") },
-        Some("handover") => Workload::Handover,
-        Some("mixed") => Workload::Mixed { hot_names: 2, hot_share: 0.25 },
-        Some("fill") => Workload::Fill,
-        other => panic!("not a workload: {other:?}"),
-    };
-    let mut load = ScriptedLoad::new(workload, |plan| {
-        if options.get("dialect") == Some(&"redis") {
-            plan.dialect = Dialect::Redis;
+    let share = options.get("hot-share").map_or(0.25, |text| text.parse().expect("a share"));
+    let workload = match options["workload"] {
+        "pairs" => Workload::Pairs,
+        "renew" => Workload::Renew { leases: number("leases").expect("leases") },
+        "handover" => Workload::Handover,
+        "mixed" => {
+            Workload::Mixed { hot_names: number("hot-names").unwrap_or(2), hot_share: share }
         }
-        plan.in_flight = number("in-flight").unwrap_or(plan.in_flight);
-        plan.connections = number("connections").unwrap_or(plan.connections);
-        plan.warmup = MS * number("warmup").unwrap_or(0);
-        plan.rate = number("rate").map(f64::from);
-        plan.extent = match number("lasting") {
-            Some(millis) => Extent::Lasting(MS * millis),
-            None => Extent::Count(number("count").expect("count").into()),
-        };
-    });
+        "fill" => Workload::Fill,
+        other => panic!("not a workload: {other}"),
+    };
+    let mut plan = Plan::new(options.get("endpoint").unwrap_or(&"server:1").split(','), workload);
+    plan.endpoints.retain(|endpoint| endpoint != "none");
+    if options.get("dialect") == Some(&"redis") {
+        plan.dialect = Dialect::Redis;
+    }
+    plan.in_flight = number("in-flight").unwrap_or(plan.in_flight);
+    plan.connections = number("connections").unwrap_or(plan.connections);
+    plan.warmup = MS * number("warmup").unwrap_or(0);
+    plan.ttl = number("ttl").map_or(plan.ttl, |millis| MS * millis);
+    plan.names = number("prefix").map_or(plan.names, |len| "x".repeat(len as usize));
+    plan.rate = number("rate").map(f64::from);
+    plan.extent = match number("count") {
+        Some(count) => Extent::Count(count.into()),
+        None => number("lasting").map_or(plan.extent, |millis| Extent::Lasting(MS * millis)),
+    };
+    plan.check()?;
+    let mut load = ScriptedLoad::new(plan);
     load.server.refusal = options.get("refusal").map(|text| text.replace('-', " "));
     if let Some(name) = options.get("held") {
         load.server.held.insert(name.as_bytes().to_vec(), b"1".to_vec());
     }
-    load
+    Ok(load)
 }
 
-/// Runs a load to its end: its report, what the server was asked, and what it holds then.
+/// Runs a load by the steps of its option `then`, or to its end: its report, what the server was
+/// asked, and what it holds then.
 fn played(command: &str) -> String {
-    let mut load = scripted(command);
-    let report = match load.run() {
-        Ok(report) => report,
-        Err(failure) => return format!("{failure}"),
+    let words = command.split(' ').map(|word| word.split_once('=').unwrap_or(("workload", word)));
+    let options: BTreeMap<&str, &str> = words.collect();
+    let mut load = match scripted(&options) {
+        Ok(load) => load,
+        Err(error) => return error.to_string(),
     };
+    let steps = options.get("then").unwrap_or(&"run").split(',');
+    for step in steps {
+        if let Err(failure) = load.perform(step) {
+            return format!("after {:?}: {failure}", load.now);
+        }
+    }
+    if !load.session.is_done() {
+        return "valid".to_owned();
+    }
+    let report = load.session.report(&load.plan);
+    let Report { unanswered, .. } = report;
     let Report { operations, held, errors, last_error, behind, seconds, .. } = &report;
     let mut text =
         format!("{operations} operations, {held} held, {behind} behind in {seconds:.3} s\n");
+    text += &format!("{unanswered} unanswered\n");
     text +=
         &format!("{:.0} per second, errors {errors:?}, last {last_error:?}\n", report.per_second);
     for (kind, latency) in &report.latency {
-        let [p50, max] = [latency.p50_us, latency.max_us].map(|micros| micros / 1e3);
-        text += &format!("{} x {kind}: p50 {p50:.1} ms, longest {max:.1} ms\n", latency.count);
+        let Latency { count, p50_us, p99_9_us, max_us, .. } = latency;
+        let [p50, most, max] = [p50_us, p99_9_us, max_us].map(|micros| micros / 1e3);
+        text += &format!("{count} x {kind}: p50 {p50:.1}, p99.9 {most:.1}, longest {max:.1} ms\n");
     }
     let whole = report.whole_nanos.max() as f64 / 1e6;
     text += &format!("whole: {whole:.1} ms, longest gap {:.1} ms\n", report.longest_gap_ms);
-    text += &report.shares.map(|shares| format!("{shares:?}\n")).unwrap_or_default();
+    if let Some(shares) = report.shares {
+        text += &format!("{shares:?}, ratio {:.1}\n", shares.ratio());
+    }
     // The first request of each kind, which has its number of words.
     let mut asked: BTreeMap<(&str, usize), (usize, &str)> = BTreeMap::new();
     for request in &load.server.asked {
@@ -251,7 +302,9 @@ fn loads_that_run_to_their_end_have_these_reports() {
 
 #[test]
 fn answers_may_come_in_pieces() {
-    let mut load = ScriptedLoad::sized(Workload::Pairs, 1, 1, Extent::Count(1));
+    let mut plan = Plan::new(["server:1"], Workload::Pairs);
+    (plan.in_flight, plan.connections) = (1, 1);
+    let mut load = ScriptedLoad::new(plan);
     load.step().expect("greeted");
     load.request().expect("asked");
     let reply = std::mem::take(&mut load.replies[0]);
@@ -259,87 +312,4 @@ fn answers_may_come_in_pieces() {
         assert_eq!(load.session.received(0, &reply[..end], load.now), Ok(0), "{end}");
     }
     assert_eq!(load.session.received(0, &reply, load.now), Ok(reply.len()));
-}
-
-#[test]
-fn with_a_rate_latency_counts_from_when_a_request_was_due() {
-    let mut load = ScriptedLoad::new(Workload::Pairs, |plan| {
-        (plan.in_flight, plan.connections) = (1, 1);
-        (plan.rate, plan.extent) = (Some(1000.0), Extent::Count(4));
-    });
-    load.step().expect("greeted");
-    load.request().expect("the first is due at once");
-    // The server hangs for ten milliseconds, while other operations become due.
-    load.now += 10 * MS;
-    load.deliver().expect("granted");
-    let report = load.run().expect("a willing server");
-    assert_eq!(report.operations, 4);
-    // 10 ms for the first one. The others were due 1, 2 and 3 ms later and waited for it and for
-    // each other: 11, 12, 13 ms, not the 1 ms that each took once it was sent.
-    let acquire = report.latency["acquire"];
-    assert!((acquire.p50_us / 11e3 - 1.0).abs() < 0.01, "{acquire:?}");
-    assert!((acquire.max_us / 13e3 - 1.0).abs() < 0.01, "{acquire:?}");
-}
-
-#[test]
-fn a_lease_that_is_lost_is_an_error_and_taken_anew() {
-    let mut load = ScriptedLoad::sized(Workload::Renew { leases: 4 }, 4, 1, Extent::Count(40));
-    while load.session.cursor < 4 {
-        load.step().expect("a willing server");
-    }
-    load.server.held.clear();
-    let report = load.run().expect("a willing server");
-    assert_eq!(report.errors, BTreeMap::from([("NOTHELD".to_owned(), 4)]));
-    assert_eq!(load.asked("LEASE.ACQUIRE"), 8);
-    assert_eq!(report.operations, 40 - 4 - 4, "neither the losses nor the acquires are renewals");
-}
-
-#[test]
-fn a_lost_connection_fails_its_requests_and_greets_again() {
-    let mut load = ScriptedLoad::sized(Workload::Pairs, 8, 2, Extent::Count(100));
-    load.step().expect("greeted");
-    load.request().expect("asked");
-    load.replies[1].clear();
-    load.session.lost(1, load.now).expect("no harm");
-    assert!(!load.session.protocol().is_greeted(1));
-    let report = load.run().expect("a willing server");
-    assert_eq!(report.errors, BTreeMap::from([("disconnected".to_owned(), 4)]));
-    assert_eq!(report.operations, 96);
-    assert_eq!(load.asked("HELLO"), 3);
-}
-
-#[test]
-fn a_server_that_never_answers_ends_the_load() {
-    let mut load = ScriptedLoad::new(Workload::Pairs, |_| {});
-    load.request().expect("asked");
-    load.replies.iter_mut().for_each(Vec::clear);
-    let silent_at = load.session.wake_at().expect("a timer");
-    assert_eq!(silent_at, SILENCE_MAX);
-    assert_eq!(load.session.pump(silent_at), Err(Failure::Silent));
-}
-
-#[test]
-fn at_the_end_the_load_does_not_wait_long() {
-    let mut load = ScriptedLoad::new(Workload::Pairs, |plan| plan.extent = Extent::Lasting(5 * MS));
-    load.request().expect("greeted");
-    while !load.session.is_draining() {
-        load.now += MS;
-        load.deliver().expect("a willing server");
-        load.request().expect("a willing server");
-    }
-    let ends_at = load.session.wake_at().expect("there is an end");
-    load.session.pump(ends_at).expect("it is the end");
-    assert!(load.session.is_done());
-    assert_eq!(load.session.report(&load.plan).unanswered, 64);
-}
-
-#[test]
-fn what_no_server_says_ends_the_load() {
-    let mut load = ScriptedLoad::new(Workload::Pairs, |_| {});
-    load.step().expect("greeted");
-    let heard = |load: &mut ScriptedLoad, bytes: &[u8]| load.session.received(0, bytes, load.now);
-    assert!(matches!(heard(&mut load, b"HTTP/1.1 400\r\n"), Err(Failure::Garbled(_))));
-    assert!(matches!(heard(&mut load, b":1\r\n"), Err(Failure::Garbled(_))), "nothing was asked");
-    load.request().expect("asked");
-    assert!(matches!(heard(&mut load, b"+PONG\r\n"), Err(Failure::Garbled(_))));
 }

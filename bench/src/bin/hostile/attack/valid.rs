@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use paxoslease_core::{Holder, Name};
 use paxoslease_rig::clock::sleep;
+use paxoslease_wire::resp::put_command;
 
 use super::{Attacker, INTERVAL, boot, connect_many};
 
@@ -17,8 +18,10 @@ fn hold(attacker: &Attacker, names: impl Iterator<Item = String>, holder: &str) 
     let names: Vec<String> = names.collect();
     for some in names.chunks(100) {
         for name in some {
-            let acquire = ["LEASE.ACQUIRE", name, "60000", "HOLDER", holder];
-            stream.write_all(command(&acquire).as_bytes())?;
+            let acquire = ["LEASE.ACQUIRE", name, "60000", "HOLDER", holder].map(str::as_bytes);
+            let mut command = Vec::new();
+            put_command(&mut command, &acquire);
+            stream.write_all(&command)?;
         }
         stream.write_all(b"PING\r\n")?;
         let mut line = String::new();
@@ -28,12 +31,6 @@ fn hold(attacker: &Attacker, names: impl Iterator<Item = String>, holder: &str) 
         }
     }
     Ok(())
-}
-
-/// A RESP array of bulk strings, which may contain any bytes.
-fn command(args: &[&str]) -> String {
-    let count = format!("*{}\r\n", args.len());
-    args.iter().fold(count, |command, arg| command + &format!("${}\r\n{arg}\r\n", arg.len()))
 }
 
 /// Holds a thousand leases of the longest texts: JSON makes six bytes of each of their characters.

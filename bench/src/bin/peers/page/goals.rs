@@ -43,10 +43,7 @@ fn value(figures: &Figures, words: &[&str]) -> Result<Option<Shown>> {
     let row = |side, what, in_flight| anyhow::Ok(figures.row(named(side)?, case(what, in_flight)?));
     let millis = |value: f64| micros(value * 1e3);
     let ratio = three_digits as fn(f64) -> String;
-    let of_scale = |figure: fn(&crate::scale::ScaleFigures, Side) -> Option<f64>, side: &str| {
-        let side = named(side)?;
-        anyhow::Ok(figures.scale.as_ref().and_then(|measured| figure(measured, side)))
-    };
+    let scale = figures.scale.as_ref();
     let (value, shown) = match *words {
         [side, "rate", what, n] => {
             (row(side, what, n)?.map(|row| row.median(per_second)), count as _)
@@ -65,19 +62,17 @@ fn value(figures: &Figures, words: &[&str]) -> Result<Option<Shown>> {
         [side, what, n, "spread", "/", peer] => {
             (factor(figures, named(side)?, case(what, n)?.spread(), named(peer)?), ratio)
         }
-        [side, "bytes"] => (of_scale(|measured, _| scale::bytes_max(measured), side)?, ratio),
-        [side, "growth"] => (of_scale(scale::cost_growth, side)?, ratio),
-        [side, "turn"] => {
-            (of_scale(|measured, _| scale::longest_turn_ms(measured), side)?, millis as _)
+        ["ours", "bytes"] => (scale.and_then(scale::bytes_max), ratio),
+        ["ours", "turn"] => (scale.and_then(scale::longest_turn_ms), millis as _),
+        ["ours-spinning", "neighbour"] => (scale.and_then(scale::worst_beside_neighbour), ratio),
+        [side, "growth"] => {
+            let side = named(side)?;
+            (scale.and_then(|all| scale::cost_growth(all, side)), ratio)
         }
-        [side, "gap"] => {
-            (of_scale(|all, side| scale::gap_max_ms(all, side, false), side)?, millis as _)
-        }
-        [side, "own-gap"] => {
-            (of_scale(|all, side| scale::gap_max_ms(all, side, true), side)?, millis as _)
-        }
-        [side, "neighbour"] => {
-            (of_scale(|measured, _| scale::worst_beside_neighbour(measured), side)?, ratio)
+        [side, gap @ ("gap" | "own-gap")] => {
+            let side = named(side)?;
+            let gap_max = |all| scale::gap_max_ms(all, side, gap == "own-gap");
+            (scale.and_then(gap_max), millis as _)
         }
         _ => anyhow::bail!("not a figure"),
     };

@@ -60,18 +60,14 @@ pub(crate) fn worst_beside_neighbour(scale: &ScaleFigures) -> Option<f64> {
 
 fn memory(page: &mut Page, scale: &ScaleFigures) {
     let most = |row: &MemoryRow| row.bytes.iter().copied().max_by(f64::total_cmp);
-    let rows: Vec<Vec<String>> = scale
-        .memory
-        .iter()
-        .filter_map(|row| {
-            let held = count(f64::from(row.leases));
-            Some(vec![row.side.title().to_owned(), held, three_digits(most(row)?)])
-        })
-        .collect();
-    if rows.is_empty() {
+    let rows = scale.memory.iter().filter_map(|row| {
+        let held = count(f64::from(row.leases));
+        Some(vec![row.side.title().to_owned(), held, three_digits(most(row)?)])
+    });
+    if scale.memory.is_empty() {
         return;
     }
-    page.table("memory", &["", "leases", "bytes per lease and server"], &rows);
+    page.table("memory", &["", "leases", "bytes per lease and server"], rows);
     let series = lines(|side| {
         let rows = scale.memory.iter().filter(|row| row.side == side);
         rows.filter_map(|row| Some((f64::from(row.leases), most(row)?))).collect()
@@ -93,7 +89,7 @@ fn growth(page: &mut Page, scale: &ScaleFigures) {
     let held: BTreeSet<u32> = scale.growth.iter().map(|row| row.held).collect();
     let mut head = vec![String::new()];
     head.extend(held.iter().map(|held| format!("{} held", count(f64::from(*held)))));
-    let sides = Side::ALL.into_iter().filter(|side| of_side(*side).next().is_some());
+    let sides = Side::all().filter(|side| of_side(*side).next().is_some());
     let rows = sides.map(|side| {
         let cell = |held: &u32| {
             let row = of_side(side).find(|row| row.held == *held);
@@ -101,7 +97,7 @@ fn growth(page: &mut Page, scale: &ScaleFigures) {
         };
         std::iter::once(side.title().to_owned()).chain(held.iter().map(cell)).collect()
     });
-    page.table("growth", &head, &rows.collect::<Vec<_>>());
+    page.table("growth", &head, rows);
     let series = lines(|side| {
         let points = of_side(side).map(|row| Some((f64::from(row.held), median(&row.cpu_us)?)));
         points.flatten().collect()
@@ -124,45 +120,38 @@ fn renewed(page: &mut Page, scale: &ScaleFigures) {
     let cells = |latency: &Latency| {
         [latency.p50_us, latency.p99_us, latency.p99_9_us, latency.max_us].map(micros)
     };
-    let rows: Vec<Vec<String>> = scale
-        .renewed
-        .iter()
-        .flat_map(|row| {
-            let title = row.side.title();
-            let none = [String::new(), count(row.pairs_alone_per_second)];
-            let rates = [count(row.renewals_per_second), count(row.pairs_per_second)];
-            [(format!("{title}, alone"), none, &row.alone), (title.to_owned(), rates, &row.beside)]
-                .map(|(title, rates, latency)| {
-                    std::iter::once(title).chain(rates).chain(cells(latency)).collect()
-                })
-        })
-        .collect();
+    let rows = scale.renewed.iter().flat_map(|row| {
+        let title = row.side.title();
+        let none = [String::new(), count(row.pairs_alone_per_second)];
+        let rates = [count(row.renewals_per_second), count(row.pairs_per_second)];
+        [(format!("{title}, alone"), none, &row.alone), (title.to_owned(), rates, &row.beside)].map(
+            |(title, rates, latency)| {
+                std::iter::once(title).chain(rates).chain(cells(latency)).collect()
+            },
+        )
+    });
     let head = ["", "renewals/s", "pairs/s", "p50", "p99", "p99.9", "longest"];
-    page.table("renewed", &head, &rows);
+    page.table("renewed", &head, rows);
 }
 
 fn stalls(page: &mut Page, scale: &ScaleFigures) {
     let Some(most) = scale.stalls.iter().map(|row| row.leases).max() else { return };
     page.set("stalls_leases", count(f64::from(most)));
-    let rows: Vec<Vec<String>> = scale
-        .stalls
-        .iter()
-        .map(|row| {
-            let turn = row.longest_turn_ms.iter().copied().max_by(f64::total_cmp);
-            vec![
-                format!("{}, {} leases", phase(row.phase), count(f64::from(row.leases))),
-                format!("{} s", three_digits(row.seconds)),
-                turn.map(|turn| micros(turn * 1e3)).unwrap_or_default(),
-                micros(row.probe.p50_us),
-                micros(row.probe.p99_9_us),
-                micros(row.probe.max_us),
-                row.failures.to_string(),
-            ]
-        })
-        .collect();
+    let rows = scale.stalls.iter().map(|row| {
+        let turn = row.longest_turn_ms.iter().copied().max_by(f64::total_cmp);
+        vec![
+            format!("{}, {} leases", phase(row.phase), count(f64::from(row.leases))),
+            format!("{} s", three_digits(row.seconds)),
+            turn.map(|turn| micros(turn * 1e3)).unwrap_or_default(),
+            micros(row.probe.p50_us),
+            micros(row.probe.p99_9_us),
+            micros(row.probe.max_us),
+            row.failures.to_string(),
+        ]
+    });
     let head =
         ["", "took", "longest turn so far", "probe: p50", "p99.9", "longest", "failed probes"];
-    page.table("stalls", &head, &rows);
+    page.table("stalls", &head, rows);
 }
 
 const fn phase(phase: Phase) -> &'static str {
@@ -192,7 +181,7 @@ fn failover(page: &mut Page, scale: &ScaleFigures) {
         ]
     });
     let head = ["", "longest gap", "without a death", "operations that failed"];
-    page.table("failover", &head, &rows.collect::<Vec<_>>());
+    page.table("failover", &head, rows);
     page.set("failover_max_lease", seconds(FAILOVER_MAX_LEASE));
     page.set("failover_ttl_ms", FAILOVER_TTL.as_millis());
 }
@@ -211,7 +200,7 @@ fn start(page: &mut Page, scale: &ScaleFigures) {
         let what = format!("{}, {after}{held}", row.side.title());
         vec![what, spread(&row.serves_ms, millis), spread(&row.votes_ms, millis)]
     });
-    page.table("start", &["", "serves after", "votes after"], &rows.collect::<Vec<_>>());
+    page.table("start", &["", "serves after", "votes after"], rows);
     page.set("start_max_lease", seconds(START_MAX_LEASE));
 }
 
@@ -226,7 +215,7 @@ fn neighbour(page: &mut Page, scale: &ScaleFigures) {
         ]
     });
     let head = ["", "blocking, per second", "spinning, per second", "spinning beside blocking"];
-    page.table("neighbour", &head, &rows.collect::<Vec<_>>());
+    page.table("neighbour", &head, rows);
 }
 
 /// The ratios of each round.

@@ -65,7 +65,7 @@ fn table(
         let has_some = cells.iter().any(|cell| !cell.is_empty());
         has_some.then(|| std::iter::once(side.title().to_owned()).chain(cells).collect())
     });
-    page.table(name, &head, &rows.collect::<Vec<_>>());
+    page.table(name, &head, rows);
 }
 
 /// Rates with their range, and their ratio to one Redis under the same load.

@@ -18,10 +18,12 @@ use paxoslease_rig::clock::{now, sleep};
 use serde::{Deserialize, Serialize};
 
 use super::renewed::Latency;
-use super::{ScalePlan, metrics, millis, start_ours};
+use super::{ScalePlan, metric, millis, start_ours};
 use crate::figures::rounded;
 use crate::side::Side;
 
+/// The longest pass of an event loop since the start.
+const LONGEST_TURN: &str = "paxoslease_turn_seconds_max";
 const LEASES: u32 = 10_000_000;
 const QUICK_LEASES: u32 = 1_000_000;
 const FEW_LEASES: u32 = 1_000;
@@ -159,16 +161,10 @@ impl Probe<'_> {
     fn window(&mut self, phase: Phase, leases: u32) -> Result<()> {
         if self.rows.last().is_none_or(|row| row.phase != phase) {
             (self.began_at, self.nanos) = (now(), Histogram::new(3)?);
-            let probe = Latency::of(&self.nanos);
-            let longest_turn_ms = Vec::new();
-            self.rows.push(StallsRow {
-                phase,
-                leases,
-                seconds: 0.0,
-                longest_turn_ms,
-                probe,
-                failures: 0,
-            });
+            let (probe, longest_turn_ms) = (Latency::of(&self.nanos), Vec::new());
+            let (seconds, failures) = (0.0, 0);
+            let row = StallsRow { phase, leases, seconds, longest_turn_ms, probe, failures };
+            self.rows.push(row);
         }
         let mut probe = paxoslease_load::Plan::new(self.cell.endpoints(), Workload::Pairs);
         (probe.rate, probe.names) = (Some(PROBES_PER_SECOND), "probe/".to_owned());
@@ -177,7 +173,7 @@ impl Probe<'_> {
         let report = paxoslease_load::run(&probe, &mut |_| {})?;
         self.nanos.add(&report.whole_nanos)?;
         let turns = self.cell.http_endpoints();
-        let turns = turns.iter().map(|http| metrics::longest_turn(http).map(millis));
+        let turns = turns.iter().map(|http| metric(http, LONGEST_TURN).map(millis));
         let row = self.rows.last_mut().expect("just pushed, if there was none");
         row.longest_turn_ms = turns.collect::<Result<_>>()?;
         row.probe = Latency::of(&self.nanos);
