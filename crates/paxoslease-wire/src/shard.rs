@@ -32,7 +32,11 @@ impl ShardId {
         if count == 1 {
             return Self::WHOLE;
         }
-        let name = name.as_permit().map_or(name, |(semaphore, _)| semaphore);
+        let mut name = name;
+        // A permit may have permits of its own, and all of these must stay together.
+        while let Some((semaphore, _)) = name.as_permit() {
+            name = semaphore;
+        }
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for byte in name.as_bytes() {
             hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
@@ -72,6 +76,16 @@ mod tests {
         let names = ["a", "b", "master", "jobs/nightly", "shard/17"];
         assert_eq!(names.map(|name| index_of(name, 2)), [1, 0, 1, 0, 1]);
         assert_eq!(names.map(|name| index_of(name, 16)), [8, 4, 13, 4, 8]);
+    }
+
+    #[test]
+    fn permits_belong_to_the_shard_of_their_semaphore() {
+        for number in 1..=64 {
+            for permit in [format!("b#{number}"), format!("b#{number}#7"), format!("b#2#{number}")]
+            {
+                assert_eq!(index_of(&permit, 16), index_of("b", 16), "{permit}");
+            }
+        }
     }
 
     #[test]

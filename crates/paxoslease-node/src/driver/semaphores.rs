@@ -11,6 +11,7 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 use paxoslease_core::{Acquire, Instant, Label, Permits, Sighting, Token};
+use paxoslease_wire::ShardId;
 use slab::Slab;
 
 use super::Driver;
@@ -138,6 +139,8 @@ impl Driver {
     ) -> bool {
         let acquire = &mut self.semaphores.acquires[slot];
         let (label, ttl) = (acquire.permit(number), acquire.ttl);
+        let shard = self.peers.identity.shard;
+        assert_eq!(ShardId::of(label.name(), shard.count()), shard, "a name has one shard");
         let (token, name, holder) = (token_of(slot, number), label.name(), label.holder());
         let asked = self.shard.acquire(now, Acquire { token, name, holder, ttl, wait });
         match asked {
