@@ -157,6 +157,8 @@ pub enum Output {
     Persist(Vec<u8>),
     /// Answers a client.
     Answer(Token, Answer),
+    /// Reports an answer to a request that was answered or abandoned before.
+    Unasked(Token),
 }
 
 /// The answer to a command. For `ttl`, acceptors exclude other holders.
