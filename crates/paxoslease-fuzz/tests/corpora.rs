@@ -4,7 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use paxoslease_fuzz::{TARGETS, daemons_answer};
+use paxoslease_fuzz::{
+    TARGETS, config, daemons_answer, frame, hello, resp, shard, snapshot, stable,
+};
+use proptest::prelude::*;
 
 /// Inputs that reached new code, of the greatest length, and that once failed.
 const KINDS: [&str; 3] = ["corpus", "bounds", "regressions"];
@@ -43,5 +46,13 @@ fn everything_kept_has_a_target() {
             let name = entry.expect("readable").file_name();
             assert!(TARGETS.iter().any(|(target, _)| name == **target), "{name:?} has no target");
         }
+    }
+}
+
+proptest! {
+    /// The targets that need no daemon and no structure, also where the fuzzer itself never runs.
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        [config, frame, hello, resp, shard, snapshot, stable].iter().for_each(|reads| reads(&bytes));
     }
 }
