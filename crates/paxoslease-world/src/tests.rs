@@ -2,13 +2,12 @@
 
 mod distance;
 mod fairness;
-mod faults;
 mod handshake;
 mod lists;
-mod minority;
 mod overload;
+mod reconnect;
 mod remote;
-mod restarts;
+mod scenes;
 mod status;
 mod swarm;
 
@@ -99,12 +98,5 @@ impl Simulation {
     fn lease(&mut self, host: usize, ttl: Duration) -> LeaseGuard {
         let node = self.node(host);
         self.run(host, async move { node.acquire(MASTER, ttl).await }).expect("granted")
-    }
-
-    /// How long a host waits for the name.
-    fn time_to_take(&mut self, host: usize) -> Duration {
-        let asked_at = self.world.now();
-        self.take(host, Duration::MAX).expect("it waits");
-        Duration::from_nanos(self.world.now() - asked_at)
     }
 }

@@ -15,19 +15,3 @@ fn the_shown_status_needs_no_message_to_a_shard() {
     }
     assert!(!simulation.world.process(0).expect("it runs").has_post(), "a shard was asked");
 }
-
-#[test]
-fn the_shown_status_follows_the_cell_and_its_shards() {
-    let mut simulation = cell(&Setup::new(1, 3));
-    let node = simulation.node(0);
-    assert!(node.status_shown().expect("it runs").ready);
-    simulation.isolate(0);
-    simulation.run_for(3 * SECOND);
-    assert!(!node.status_shown().expect("it runs").ready, "no majority");
-    simulation.heal();
-    simulation.run_for(3 * SECOND);
-    assert!(node.status_shown().expect("it runs").ready);
-    simulation.pause(0);
-    simulation.run_for(6 * SECOND);
-    assert!(!node.status_shown().expect("it runs").ready, "its shard shows nothing any more");
-}
