@@ -127,21 +127,10 @@ impl TestCell {
         self.shards.iter_mut().find(|shard| shard.config().node == node(id)).expect("a shard")
     }
 
-    pub(crate) fn acquire(&mut self, id: u16, token: u64, wait: Duration) {
-        self.acquire_for(id, token, wait, TTL);
-    }
-
     pub(crate) fn acquire_for(&mut self, id: u16, token: u64, wait: Duration, ttl: Duration) {
         let now = self.clock(id);
         self.shard(id).acquire(now, acquire_command(token, wait, ttl)).expect("in bounds");
         self.collect();
-    }
-
-    /// Acquires the lease through a node.
-    pub(crate) fn held_by(&mut self, id: u16, token: u64) -> Tenure {
-        self.acquire(id, token, Duration::ZERO);
-        self.settle();
-        self.granted(token).expect("no other request")
     }
 
     pub(crate) fn release(&mut self, id: u16, token: u64, tenure: Tenure) {
