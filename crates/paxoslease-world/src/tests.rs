@@ -1,7 +1,5 @@
 //! Whole cells under simulation: a swarm of seeds, and each fault by itself.
 
-mod distance;
-mod fairness;
 mod handshake;
 mod lists;
 mod overload;
@@ -15,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::network::{Conditions, Presence};
-use crate::simulation::{Setup, Sharing, Simulation, Workers};
+use crate::simulation::{Setup, Simulation, Workers};
 use paxoslease_holder::{AcquireError, AskError, LeaseGuard, Status};
 
 const MASTER: &str = "master";
@@ -35,11 +33,6 @@ fn cell_in(setup: &Setup, conditions: Conditions) -> Simulation {
     simulation.world.network.conditions = conditions;
     simulation.run_for(settled);
     simulation
-}
-
-#[track_caller]
-fn assert_fair(sharing: &Sharing, setting: impl std::fmt::Debug) {
-    assert_eq!(sharing.unfair(), None, "{setting:?}");
 }
 
 impl Simulation {

@@ -39,13 +39,21 @@ fn every_scene_goes_as_written() {
     scene.cell.assert_sound();
 }
 
-/// A span such as `3s` or `250ms`.
+/// A span such as `3s`, `250ms` or `100us`.
 fn span(word: &str) -> Duration {
-    let number = |text: &str| text.parse().expect("a number");
-    match word.strip_suffix("ms") {
-        Some(millis) => Duration::from_millis(number(millis)),
-        None => Duration::from_secs(number(word.strip_suffix('s').expect("a unit"))),
+    let digits = word.trim_end_matches(char::is_alphabetic);
+    let number = digits.parse().expect("a number");
+    match &word[digits.len()..] {
+        "s" => Duration::from_secs(number),
+        "ms" => Duration::from_millis(number),
+        "us" => Duration::from_micros(number),
+        unit => panic!("unknown unit {unit}"),
     }
+}
+
+/// Messages with this round trip, a tenth of it jitter.
+fn apart(trip: Duration) -> Conditions {
+    Conditions { delay: (trip * 9 / 20, trip * 11 / 20), ..Conditions::PERFECT }
 }
 
 /// Node n1 is on host 0.
@@ -57,19 +65,29 @@ fn host(word: &str) -> usize {
 impl Scene {
     fn new(settings: &str) -> Self {
         let mut setup = Setup::new(1, 3);
+        let delay = (Duration::from_micros(100), Duration::from_micros(500));
+        let mut conditions = Conditions { delay, chop: 300, ..Conditions::PERFECT };
         for setting in settings.split_whitespace() {
             let (key, value) = setting.split_once('=').expect("key=value");
             let number = || value.parse().expect("a number");
             match key {
                 "seed" => setup.seed = u64::from(number()),
+                "members" => setup.members = number(),
                 "proposers" => setup.proposers = number(),
                 "shards" => setup.shards = number(),
                 "max_lease" => setup.max_lease = span(value),
+                "trip" => conditions = apart(span(value)),
+                "delay" => {
+                    let (least, most) = value.split_once('-').expect("a range");
+                    let delay = (span(least), span(most));
+                    conditions = Conditions { delay, ..Conditions::PERFECT };
+                }
                 _ => panic!("unknown setting {key}"),
             }
         }
         let (held, leases, waited) = (BTreeMap::new(), BTreeMap::new(), Rc::default());
-        Self { cell: cell(&setup), held, leases, waited, fence: 0, released: 0 }
+        let cell = cell_in(&setup, conditions);
+        Self { cell, held, leases, waited, fence: 0, released: 0 }
     }
 
     fn play(&mut self, line: &str) -> String {
@@ -95,6 +113,15 @@ impl Scene {
             ["silence", node] => self.cell.kill(host(node), Presence::Silent),
             ["pause", node] => self.cell.pause(host(node)),
             ["resume", node] => self.cell.resume(host(node)),
+            ["trip", trip] => self.cell.world.network.conditions = apart(span(trip)),
+            // Two writes in a hundred, and all that follow them, arrive as late as a retransmission.
+            ["trip", trip, "late"] => {
+                let spike = (20, (span(trip) + Duration::from_millis(200)) * 2);
+                self.cell.world.network.conditions = Conditions { spike, ..apart(span(trip)) };
+            }
+            ["share", node, "for", time, ref habits @ ..] => {
+                shown = self.share(host(node), span(time), habits);
+            }
             ["disk", node, state] => {
                 let fault = (state == "full").then_some(ErrorKind::StorageFull);
                 self.cell.world.files(host(node)).expect("it has a disk").set_fault(fault);
@@ -136,7 +163,18 @@ impl Scene {
                 self.cell.end_tasks_of(host);
                 self.held.remove(&host);
             }
-            ["state"] => return format!("{:?}", self.held[&host].1.state()),
+            ["state"] => {
+                let held = self.held.get(&host).map(|(_, guard)| &**guard);
+                let guard = held.or_else(|| self.leases.get(&host)).expect("it had a lease");
+                return format!("{:?}", guard.state());
+            }
+            ["gets", name, "within", bound] => {
+                let (node, name) = (self.cell.node(host), (*name).to_owned());
+                let (asked_at, ttl) = (self.cell.world.now(), Duration::from_secs(10));
+                let granted = self.cell.run(0, async move { node.try_acquire(&name, ttl).await });
+                let waited = Duration::from_nanos(self.cell.world.now() - asked_at);
+                assert!(granted.is_ok() && waited <= span(bound), "{granted:?} after {waited:?}");
+            }
             ["waits", ttl] => {
                 let (node, ttl, waited) = (self.cell.node(host), span(ttl), self.waited.clone());
                 self.cell.spawn(host, async move {
@@ -193,6 +231,33 @@ impl Scene {
             _ => panic!("unknown command {command:?}"),
         }
         String::new()
+    }
+
+    /// Lets a client on each host from this one on share the lease. No client may wait through more
+    /// than a few hand-overs for each contender, unless `unequal` says that all only make progress.
+    fn share(&mut self, from: usize, time: Duration, habits: &[&str]) -> String {
+        let (mut workers, mut finding) = (Workers::GREEDY, Duration::ZERO);
+        let (mut least, mut is_unequal) = (1, false);
+        let mut words = habits.iter();
+        while let Some(word) = words.next() {
+            let mut value = || *words.next().expect("a value");
+            match *word {
+                "crowd" => workers.per_host = value().parse().expect("a count"),
+                "holding" => workers.held = span(value()),
+                "pausing" => workers.pause = span(value()),
+                "confirming" => workers.confirms = true,
+                "after" => finding = span(value()),
+                "least" => least = value().parse().expect("a count"),
+                "unequal" => is_unequal = true,
+                _ => panic!("unknown habit {word}"),
+            }
+        }
+        let hosts: Vec<usize> = (from..self.cell.world.len()).collect();
+        let sharing = self.cell.share_after(finding, &hosts, workers, time);
+        let (hand_overs, grants) = (sharing.hand_overs(), &sharing.grants);
+        assert!(hand_overs >= least && grants.iter().all(|count| *count > 0), "{grants:?}");
+        let unfair = sharing.unfair().filter(|_| !is_unequal);
+        unfair.unwrap_or_else(|| if is_unequal { "progress" } else { "fair" }.to_owned())
     }
 
     /// Fences grow from grant to grant.
