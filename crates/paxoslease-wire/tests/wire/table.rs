@@ -13,8 +13,8 @@ use paxoslease_core::{Message, SnapshotLease};
 use paxoslease_rig::check_transcript;
 use paxoslease_wire::resp::{Request, Value};
 use paxoslease_wire::{
-    Farewell, FrameReader, Hello, SnapshotReader, SnapshotWriter, VERSION, decode_record,
-    encode_record, split_frame,
+    Farewell, FrameReader, Heartbeat, Hello, SnapshotReader, SnapshotWriter, VERSION,
+    decode_record, encode_record, split_frame,
 };
 
 #[test]
@@ -29,6 +29,7 @@ fn bytes_decode_as_the_table_says() {
             "message" => frame(&frame_with(&bytes)),
             "hello" => hello(&bytes),
             "farewell" => farewell(&bytes),
+            "heartbeat" => heartbeat(&bytes),
             "record" => record(&bytes),
             "snapshot" => snapshot(&bytes),
             "request" => request(&bytes),
@@ -122,6 +123,16 @@ fn farewell(bytes: &[u8]) -> String {
         Farewell::encode(&farewell.as_str(), &mut out);
         assert_eq!(out, bytes);
         farewell.to_string()
+    })
+}
+
+fn heartbeat(bytes: &[u8]) -> String {
+    Heartbeat::decode(bytes).map_or_else(refused, |beat| {
+        let mut out = Vec::new();
+        beat.encode(&mut out);
+        assert_eq!(out, bytes);
+        assert!((0..out.len()).all(|cut| Heartbeat::decode(&out[..cut]).is_err()));
+        format!("{beat:?}")
     })
 }
 
