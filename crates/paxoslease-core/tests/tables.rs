@@ -5,9 +5,7 @@ mod cell;
 
 use core::time::Duration;
 
-use cell::{
-    MS, NO_WAIT, TTL, TestCell, WAIT, acquire_command, ballot, name, node, propose, tenure, ttl,
-};
+use cell::{MS, NO_WAIT, TTL, TestCell, WAIT, acquire_command, name, node, tenure};
 use paxoslease_core::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -130,45 +128,6 @@ fn a_walk_over_the_slots_sees_wanted_live_leases_only() {
     let proposer = &TestCell::new(3, 1).shards[3];
     assert_eq!((proposer.slot_count(), proposer.acceptor_bytes()), (0, 0));
     assert_eq!(proposer.lease_in(now, 0, |_| true), None);
-}
-
-/// Proposes and releases a lease at acceptor 1, as node 2.
-fn lease_briefly(cell: &mut TestCell, text: &str, counter: u64) {
-    let (name, ballot, tenure) = (name(text), ballot(counter, 2), tenure(counter, 2));
-    let propose = Request::Propose { name, ballot, ttl: ttl(TTL), holder: Holder::NONE };
-    assert_eq!(cell.ask(1, 2, propose).expect("an answer").kind(), "Accept");
-    cell.ask(1, 2, Request::Release { name, tenure }).expect("an answer");
-}
-
-#[test]
-fn keep_up_sweeps_only_for_names_that_were_added_and_stayed() {
-    let mut cell = TestCell::new(3, 0);
-    cell.shard(1).set_reclaim_trip(MS);
-    cell.shard(1).set_watched(true);
-    let heard = |cell: &mut TestCell| {
-        cell.collect();
-        cell.events.iter().filter(|(_, event)| matches!(event, Event::ExpiredHint { .. })).count()
-    };
-    cell.ask(1, 2, propose(ballot(1, 2))).expect("an answer");
-    // The slots that this name owes are swept while it is live.
-    for _ in 0..8 {
-        cell.pass(Duration::from_secs(1));
-        keep_up(&mut cell, 100);
-    }
-    cell.pass(Duration::from_secs(2));
-    for counter in 2..50 {
-        lease_briefly(&mut cell, "another", counter);
-        cell.pass(100 * MS);
-        keep_up(&mut cell, 100);
-        assert_eq!((cell.shard(1).entries(), heard(&mut cell)), (1, 0));
-    }
-    let stays = Request::Prepare { name: name("a name that stays"), ballot: ballot(50, 2) };
-    cell.ask(1, 2, stays).expect("an answer");
-    for _ in 0..2 {
-        cell.pass(Duration::from_secs(1));
-        keep_up(&mut cell, 100);
-    }
-    assert_eq!(heard(&mut cell), 1);
 }
 
 #[test]

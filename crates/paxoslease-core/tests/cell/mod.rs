@@ -210,12 +210,6 @@ impl TestCell {
         outcome
     }
 
-    /// Sends a request to an acceptor as another node, and returns its answer.
-    pub(crate) fn ask(&mut self, to: u16, from: u16, request: Request<'_>) -> Option<Letter> {
-        self.tell(to, from, Message::Request(request)).expect("not refused");
-        self.take(|letter| letter.from == node(to) && letter.to == node(from)).pop()
-    }
-
     /// The register of [`NAME`] in an acceptor.
     pub(crate) fn register(&mut self, id: u16) -> Register {
         self.shard(id).register(name(NAME)).unwrap_or_default()
@@ -319,10 +313,6 @@ pub(crate) fn ballot(counter: u64, id: u16) -> Ballot {
 
 pub(crate) fn tenure(counter: u64, id: u16) -> Tenure {
     Tenure::of(ballot(counter, id)).expect("a node's ballot")
-}
-
-pub(crate) fn propose<'a>(ballot: Ballot) -> Request<'a> {
-    Request::Propose { name: name(NAME), ballot, ttl: ttl(TTL), holder: Holder::NONE }
 }
 
 pub(crate) fn cell(members: u16) -> Cell {
