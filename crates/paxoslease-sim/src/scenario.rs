@@ -17,45 +17,15 @@ use paxoslease_core::{Cell, Drift, NodeId, Ttl};
 
 use crate::algorithm::Algorithm;
 use crate::clock::Clock;
+use crate::named::named;
 use crate::network::{Action, FilterId, Link, Pattern};
 use crate::swarm::Report;
 use crate::trace::{Keep, TrueTime};
 use crate::world::{ClientId, Setup, World};
 
-/// Declares the scenarios: the variant, the name on the command line and in the scripts, and a
-/// sentence about what happens.
-macro_rules! scenarios {
-    ($($variant:ident, $name:literal, $description:literal;)*) => {
-        /// A schedule.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum Scenario {
-            $(#[doc = $description] $variant,)*
-        }
-
-        impl Scenario {
-            /// All scenarios, the simple ones first.
-            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
-
-            /// The name on the command line.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-
-            /// A sentence about what happens.
-            #[must_use]
-            pub const fn description(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $description,)*
-                }
-            }
-        }
-    };
-}
-
-scenarios! {
+named! {
+    /// A schedule; the simple ones come first.
+    Scenario;
     Uncontended, "uncontended",
         "One client acquires, renews and releases; nothing goes wrong.";
     HolderDies, "holder-dies",
@@ -124,12 +94,6 @@ impl Scenario {
         setup.tuning.attempt_timeout = ms(2000);
         setup.tuning.attempt_timeout_min = ms(2000);
         setup
-    }
-}
-
-impl fmt::Display for Scenario {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 
@@ -230,7 +194,7 @@ impl<A: Algorithm> ScriptedWorld<A> {
     }
 
     fn filter(&mut self, label: &'static str, which: &[&'static str], action: Action) {
-        let mut pattern = Pattern::ANY;
+        let mut pattern = Pattern::default();
         let mut words = which.iter();
         let id = |word: Option<&&str>| Some(word?.parse().expect("a node"));
         while let Some(word) = words.next() {
