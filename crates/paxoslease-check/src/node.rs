@@ -41,7 +41,8 @@ fn name(number: u8) -> Name<'static> {
 /// A client that renews an `adopted` tenure was not granted it. `Written` makes the record of the
 /// node durable, and the node learns that. With `landed`, a write that was under way reached the
 /// disk before the end. `Stop` is clean (R4), and `Start` follows it. A `Crash` in place of that
-/// `Start` is a crash during the start: the snapshot is already deleted, and nothing is restored yet.
+/// `Start` is a crash during the start: the snapshot is already deleted, and nothing is restored
+/// yet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Input {
     Deliver { from: u8, content: u32 },
