@@ -1,6 +1,5 @@
 //! Whole cells under simulation: a swarm of seeds, and each fault by itself.
 
-mod handshake;
 mod lists;
 mod overload;
 mod reconnect;

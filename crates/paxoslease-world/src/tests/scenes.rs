@@ -2,18 +2,26 @@
 //! which explains its commands. In every scene each grant has a higher fence than the one before,
 //! and the judge finds nothing.
 
+// Only its source: this crate depends on no crate that starts processes.
+#[path = "../../../paxoslease-rig/src/transcript.rs"]
+#[expect(unreachable_pub, reason = "it is public in its own crate")]
+mod transcript;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use paxoslease_core::Name;
+use paxoslease_core::{Ballot, Name, NodeId, Record};
 use paxoslease_node::front::{Answer, Request};
-use paxoslease_rig::check_transcript;
+use paxoslease_node::simulation::write_record;
 
 use super::*;
+use crate::clock::HostClock;
+use transcript::check_transcript;
 
 struct Scene {
+    setup: Setup,
     cell: Simulation,
     /// By host: leases that the judge knows, with their clients, and leases that it does not.
     held: BTreeMap<usize, (u32, Rc<LeaseGuard>)>,
@@ -87,7 +95,7 @@ impl Scene {
         }
         let (held, leases, waited) = (BTreeMap::new(), BTreeMap::new(), Rc::default());
         let cell = cell_in(&setup, conditions);
-        Self { cell, held, leases, waited, fence: 0, released: 0 }
+        Self { setup, cell, held, leases, waited, fence: 0, released: 0 }
     }
 
     fn play(&mut self, line: &str) -> String {
@@ -114,13 +122,20 @@ impl Scene {
             ["pause", node] => self.cell.pause(host(node)),
             ["resume", node] => self.cell.resume(host(node)),
             ["trip", trip] => self.cell.world.network.conditions = apart(span(trip)),
-            // Two writes in a hundred, and all that follow them, arrive as late as a retransmission.
+            // Two writes in a hundred, and all that follow them, arrive like a retransmission.
             ["trip", trip, "late"] => {
                 let spike = (20, (span(trip) + Duration::from_millis(200)) * 2);
                 self.cell.world.network.conditions = Conditions { spike, ..apart(span(trip)) };
             }
             ["share", node, "for", time, ref habits @ ..] => {
                 shown = self.share(host(node), span(time), habits);
+            }
+            ["join", ref settings @ ..] => self.join(settings),
+            ["dials", "within", time, "most", most] => {
+                let before = self.cell.world.network.dials();
+                self.cell.run_for(span(time));
+                let dials = self.cell.world.network.dials() - before;
+                assert!(dials <= most.parse().expect("a count"), "{dials} dials");
             }
             ["disk", node, state] => {
                 let fault = (state == "full").then_some(ErrorKind::StorageFull);
@@ -130,6 +145,33 @@ impl Scene {
             [] => {}
         }
         shown
+    }
+
+    /// Node 4, which only proposes, joins on another host. These of its settings differ.
+    fn join(&mut self, settings: &[&str]) {
+        let mut config = Setup { proposers: 1, ..self.setup.clone() }.config(4);
+        let mut record = None;
+        for setting in settings {
+            match setting.split_once('=').expect("key=value") {
+                ("cell", name) => config.cell = name.to_owned(),
+                ("max_lease", longest) => config = config.max_lease(span(longest)),
+                ("shards", count) => config = config.shards(count.parse().expect("a count")),
+                ("counter", share) => {
+                    let share: u64 =
+                        share.strip_prefix("1/").expect("a share").parse().expect("it");
+                    let ballot_ceiling = Ballot::COUNTER_LIMIT / share;
+                    record = Some(Record { ballot_ceiling, lease_ceiling: None });
+                }
+                _ => panic!("unknown setting {setting}"),
+            }
+        }
+        let host = self.cell.world.add_node(config, HostClock::new(0, 0), true);
+        if let Some(record) = record {
+            let files = self.cell.world.files(host).expect("it has a disk");
+            let node = NodeId::new(4).expect("a node id");
+            write_record(files, node, record).expect("the disk works");
+        }
+        self.cell.world.start(host).expect("a disk in memory works");
     }
 
     /// A command to the node of a host, or to a client there.
