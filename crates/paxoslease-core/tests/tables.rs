@@ -1,5 +1,5 @@
-//! Tests over many inputs, which a transcript would hide: bounds of texts and settings, thousands of
-//! releases, and names that come and go (A7).
+//! Tests over many inputs, which a transcript would hide: bounds of texts and settings, thousands
+//! of releases, and names that come and go (A7).
 
 mod cell;
 

@@ -141,8 +141,8 @@ pub enum Command {
     Acquire { ttl: Duration, wait: Duration },
     /// Renews a lease that was granted to the client.
     Renew { tenure: Tenure, ttl: Duration },
-    /// Releases a lease that was granted to the client. The node repeats the release for `patience`:
-    /// the lease has ended after that.
+    /// Releases a lease that was granted to the client. The node repeats the release for
+    /// `patience`: the lease has ended after that.
     Release { tenure: Tenure, patience: Duration },
     /// The client that sent the command with this token has disconnected (P8).
     Abandon,
@@ -165,8 +165,8 @@ pub enum Output {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(missing_docs, reason = "the fields have the names of the core's")]
 pub enum Answer {
-    /// The client holds the lease. The request waited for `waited` at the node before the round that
-    /// won (T2).
+    /// The client holds the lease. The request waited for `waited` at the node before the round
+    /// that won (T2).
     Granted { tenure: Tenure, ttl: Ttl, waited: Duration },
     /// Another client holds the lease.
     Denied,

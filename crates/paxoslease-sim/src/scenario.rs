@@ -2,8 +2,8 @@
 //! any day, in the most harmful order.
 //!
 //! A schedule holds, loses and repeats messages by sender, receiver and kind, crashes nodes, and
-//! gives commands to clients. The same schedule runs with every [`Algorithm`]. `scenario/scripts.txt`
-//! contains the schedules and explains their words.
+//! gives commands to clients. The same schedule runs with every [`Algorithm`].
+//! `scenario/scripts.txt` contains the schedules and explains their words.
 
 #[cfg(test)]
 mod tests;

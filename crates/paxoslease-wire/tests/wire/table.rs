@@ -5,17 +5,23 @@
 //! both directions. A change of an old line there is a new version of the protocol, or a file that
 //! can no longer be read.
 
+// Only its source: this crate depends on no crate that starts processes.
+#[path = "../../../paxoslease-rig/src/transcript.rs"]
+#[expect(unreachable_pub, reason = "it is public in its own crate")]
+mod transcript;
+
 use std::fmt::{Debug, Display};
 use std::path::Path;
 
 use crate::samples::{crc, encoded, frame_of, frame_with, node, ours};
 use paxoslease_core::{Message, SnapshotLease};
-use paxoslease_rig::check_transcript;
 use paxoslease_wire::resp::{Request, Value};
 use paxoslease_wire::{
     Farewell, FrameReader, Heartbeat, Hello, SnapshotReader, SnapshotWriter, VERSION,
     decode_record, encode_record, split_frame,
 };
+
+use transcript::check_transcript;
 
 #[test]
 fn bytes_decode_as_the_table_says() {
