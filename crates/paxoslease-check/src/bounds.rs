@@ -6,37 +6,39 @@
 use core::time::Duration;
 
 use paxoslease_core::{Rules, Ttl};
+use serde::Deserialize;
 
 /// One tick: the shortest ttl.
 pub const TICK: Duration = Ttl::MIN.as_duration();
 
 /// A client that acquires once, at some moment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Client {
     /// The proposer that it uses, counted from zero.
     pub proposer: u8,
     /// The index of the name that it acquires.
+    #[serde(default)]
     pub name: u8,
     /// The ttl, in ticks.
     pub ticks: u8,
     /// The first tick at which it may acquire.
+    #[serde(default)]
     pub not_before: u8,
     /// Whether it may renew.
+    #[serde(default = "yes")]
     pub renews: bool,
     /// Whether it may release.
+    #[serde(default = "yes")]
     pub releases: bool,
 }
 
-impl Client {
-    /// A client that acquires name 0.
-    #[must_use]
-    pub const fn new(proposer: u8, ticks: u8) -> Self {
-        Self { proposer, name: 0, ticks, not_before: 0, renews: true, releases: true }
-    }
+const fn yes() -> bool {
+    true
 }
 
 /// The nodes that may crash or be restarted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 pub enum Crashing {
     /// Acceptors.
     Acceptors,
@@ -45,10 +47,11 @@ pub enum Crashing {
 }
 
 /// What may happen, and how often.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Bounds {
     /// The title in reports.
-    pub title: &'static str,
+    pub title: String,
     /// The number of acceptors, 1 to 5.
     pub acceptors: u8,
     /// The number of proposer-only nodes. If it is 0, every acceptor proposes too.
@@ -96,20 +99,28 @@ pub struct Bounds {
     /// fence.
     pub adopters: bool,
     /// The rules in force.
+    #[serde(skip)]
     pub rules: Rules,
     /// The search stops at this number of states.
     pub states_max: usize,
 }
 
-impl Bounds {
+impl Default for Bounds {
     /// Three acceptors, two proposers, two clients, and no faults except those of the network.
-    #[must_use]
-    pub fn new(title: &'static str) -> Self {
+    fn default() -> Self {
+        let client = |proposer| Client {
+            proposer,
+            name: 0,
+            ticks: 1,
+            not_before: 0,
+            renews: true,
+            releases: true,
+        };
         Self {
-            title,
+            title: String::new(),
             acceptors: 3,
             proposers: 2,
-            clients: vec![Client::new(0, 1), Client::new(1, 1)],
+            clients: [0, 1].map(client).to_vec(),
             renewals: 0,
             renewal_ticks: vec![1],
             any_proposer: false,
@@ -133,7 +144,9 @@ impl Bounds {
             states_max: usize::MAX,
         }
     }
+}
 
+impl Bounds {
     /// The number of nodes.
     #[must_use]
     pub fn nodes(&self) -> usize {

@@ -33,7 +33,7 @@ fn rules(args: &Args) -> bool {
     let all: Vec<_> = all.iter().filter(|bounds| bounds.title.contains(&args.only)).collect();
     let (mut states, mut steps, mut cut_short, mut good) = (0, 0, 0, true);
     for bounds in &all {
-        let report = timed(bounds.title, bounds, Checks::All);
+        let report = timed(&bounds.title, bounds, Checks::All);
         states += report.states;
         steps += report.steps;
         cut_short += usize::from(report.open > 0);

@@ -37,46 +37,24 @@ fn name(number: u8) -> Name<'static> {
 }
 
 /// An input of a node.
+///
+/// A client that renews an `adopted` tenure was not granted it. `Written` makes the record of the
+/// node durable, and the node learns that. With `landed`, a write that was under way reached the
+/// disk before the end. `Stop` is clean (R4), and `Start` follows it. A `Crash` in place of that
+/// `Start` is a crash during the start: the snapshot is already deleted, and nothing is restored
+/// yet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Input {
-    Deliver {
-        from: u8,
-        content: u32,
-    },
-    Acquire {
-        client: u8,
-    },
-    Abandon {
-        client: u8,
-    },
-    /// `adopted`: the tenure was granted to another client.
-    Renew {
-        client: u8,
-        tenure: Tenure,
-        ticks: u8,
-        adopted: bool,
-    },
-    Release {
-        client: u8,
-        tenure: Tenure,
-    },
-    AbandonRenewal {
-        client: u8,
-    },
+    Deliver { from: u8, content: u32 },
+    Acquire { client: u8 },
+    Abandon { client: u8 },
+    Renew { client: u8, tenure: Tenure, ticks: u8, adopted: bool },
+    Release { client: u8, tenure: Tenure },
+    AbandonRenewal { client: u8 },
     Wake,
-    /// The record of the node has become durable, and the node learns that.
     Written,
-    /// `landed`: a write that was under way reached the disk before the crash.
-    Crash {
-        nth: u8,
-        landed: bool,
-    },
-    /// A clean stop (R4).
-    Stop {
-        landed: bool,
-    },
-    /// A start after a clean stop (R4). [`Input::Crash`] in its place is a crash during that start:
-    /// the snapshot is already deleted, and nothing is restored yet.
+    Crash { nth: u8, landed: bool },
+    Stop { landed: bool },
     Start,
     Sweep,
 }

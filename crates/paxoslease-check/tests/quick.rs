@@ -26,8 +26,8 @@ macro_rules! searched {
         #[test]
         fn all_quick_bounds_are_searched() {
             let searched = [$(stringify!($title)),*];
-            let listed: Vec<_> = profiles::quick().iter().map(|bounds| bounds.title).collect();
-            assert_eq!(searched.as_slice(), listed);
+            let listed = profiles::quick().into_iter().map(|bounds| bounds.title);
+            assert_eq!(listed.collect::<Vec<_>>(), searched);
         }
     };
 }

@@ -1,14 +1,11 @@
-//! Tests over many inputs, which a transcript would hide: bounds of texts and settings, duplicates
-//! of every message, thousands of releases, and the reclaiming of names (A7).
+//! Tests over many inputs, which a transcript would hide: bounds of texts and settings, thousands
+//! of releases, and names that come and go (A7).
 
 mod cell;
 
 use core::time::Duration;
 
-use cell::{
-    MS, NAME, NO_WAIT, TTL, TestCell, WAIT, acquire_command, ballot, name, node, propose, tenure,
-    ttl,
-};
+use cell::{MS, NO_WAIT, TTL, TestCell, WAIT, acquire_command, name, node, tenure};
 use paxoslease_core::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -95,11 +92,6 @@ fn invented_releases_do_not_crowd_out_an_honest_one() {
     assert_eq!(cell.live(3), None);
 }
 
-fn sweep(cell: &mut TestCell, slots_max: u32) {
-    let now = cell.now;
-    cell.shard(1).sweep(now, slots_max);
-}
-
 fn keep_up(cell: &mut TestCell, slots_max: u32) {
     let now = cell.now;
     cell.shard(1).keep_up(now, slots_max);
@@ -136,101 +128,6 @@ fn a_walk_over_the_slots_sees_wanted_live_leases_only() {
     let proposer = &TestCell::new(3, 1).shards[3];
     assert_eq!((proposer.slot_count(), proposer.acceptor_bytes()), (0, 0));
     assert_eq!(proposer.lease_in(now, 0, |_| true), None);
-}
-
-#[test]
-fn only_idle_names_are_reclaimed_a_few_at_a_time() {
-    let mut cell = TestCell::new(1, 0);
-    (1..=8).for_each(|number| acquire_job(&mut cell, number, 50 * MS));
-    cell.held_by(1, 9);
-    assert_eq!(cell.shard(1).entries(), 9);
-    let highest = cell.shard(1).counter();
-    cell.pass(Duration::from_secs(2));
-    let mut before = 9;
-    for _ in 0..40 {
-        cell.pass(100 * MS);
-        // This name is still in use.
-        let request = Request::Prepare { name: name("job/1"), ballot: ballot(highest, 1) };
-        let _ = cell.tell(1, 1, Message::Request(request));
-        sweep(&mut cell, 2);
-        let after = cell.shard(1).entries();
-        assert!(before - after <= 2, "at most two slots per call");
-        before = after;
-    }
-    assert_eq!(before, 2, "the lease and the busy name");
-    assert!(cell.shard(1).register(name("job/1")).is_some());
-    assert!(cell.live(1).is_some());
-    assert!(cell.shard(1).floor() >= Some(ballot(8, 1)), "A7: their promises went to the floor");
-}
-
-/// Proposes and releases a lease at acceptor 1, as node 2.
-fn lease_briefly(cell: &mut TestCell, text: &str, counter: u64) {
-    let (name, ballot, tenure) = (name(text), ballot(counter, 2), tenure(counter, 2));
-    let propose = Request::Propose { name, ballot, ttl: ttl(TTL), holder: Holder::NONE };
-    assert_eq!(cell.ask(1, 2, propose).expect("an answer").kind(), "Accept");
-    cell.ask(1, 2, Request::Release { name, tenure }).expect("an answer");
-}
-
-#[test]
-fn a_released_name_is_reclaimed_after_four_round_trips() {
-    let most = SECOND;
-    for (trip, after) in [
-        (Some(NO_WAIT), 5 * MS),
-        (Some(MS), 5 * MS),
-        (Some(2 * MS), 8 * MS),
-        (Some(50 * MS), 200 * MS),
-        // `reclaim_after` bounds the delay.
-        (Some(60 * SECOND), most),
-        (None, most),
-    ] {
-        for housekeeping in [sweep, keep_up] {
-            let mut cell = TestCell::new(3, 0);
-            trip.into_iter().for_each(|trip| cell.shard(1).set_reclaim_trip(trip));
-            lease_briefly(&mut cell, NAME, 7);
-            let promised = cell.register(1).promised;
-            cell.pass(after - MS);
-            housekeeping(&mut cell, 100);
-            assert_eq!(cell.shard(1).entries(), 1, "{trip:?}: not before {after:?}");
-            cell.pass(MS);
-            housekeeping(&mut cell, 100);
-            assert_eq!(cell.shard(1).entries(), 0, "{trip:?}: after {after:?}");
-            assert_eq!(cell.shard(1).floor(), Some(promised), "A7");
-            let late = cell.ask(1, 3, propose(ballot(6, 3))).expect("an answer");
-            assert_eq!(late.kind(), "Reject");
-            assert_eq!(cell.shard(1).entries(), 0);
-        }
-    }
-}
-
-#[test]
-fn keep_up_sweeps_only_for_names_that_were_added_and_stayed() {
-    let mut cell = TestCell::new(3, 0);
-    cell.shard(1).set_reclaim_trip(MS);
-    cell.shard(1).set_watched(true);
-    let heard = |cell: &mut TestCell| {
-        cell.collect();
-        cell.events.iter().filter(|(_, event)| matches!(event, Event::ExpiredHint { .. })).count()
-    };
-    cell.ask(1, 2, propose(ballot(1, 2))).expect("an answer");
-    // The slots that this name owes are swept while it is live.
-    for _ in 0..8 {
-        cell.pass(Duration::from_secs(1));
-        keep_up(&mut cell, 100);
-    }
-    cell.pass(Duration::from_secs(2));
-    for counter in 2..50 {
-        lease_briefly(&mut cell, "another", counter);
-        cell.pass(100 * MS);
-        keep_up(&mut cell, 100);
-        assert_eq!((cell.shard(1).entries(), heard(&mut cell)), (1, 0));
-    }
-    let stays = Request::Prepare { name: name("a name that stays"), ballot: ballot(50, 2) };
-    cell.ask(1, 2, stays).expect("an answer");
-    for _ in 0..2 {
-        cell.pass(Duration::from_secs(1));
-        keep_up(&mut cell, 100);
-    }
-    assert_eq!(heard(&mut cell), 1);
 }
 
 #[test]

@@ -108,7 +108,8 @@ pub fn cell_with_rules(rules: Rules, bytes: &[u8]) -> Option<Violation> {
             CellStep::Repeat { message } => world.deliver_one(held, message.into(), true),
             CellStep::Lose { message } => world.lose_one(held, message.into()),
             CellStep::DeliverTo { node } => {
-                world.deliver(held, Pattern::default().to(node_of(node)));
+                let to = Some(node_of(node));
+                world.deliver(held, Pattern { to, ..Pattern::default() });
             }
             // All messages arrive for a while.
             CellStep::Settle => {

@@ -3,7 +3,7 @@
 //!
 //! Peers that lie can break every promise to holders; [`crate::cell`] checks those promises. Here
 //! is checked what must hold in spite of lies: no panic, all bounds and promises kept, silence in
-//! quarantine, and exactly one answer to every request.
+//! quarantine, exactly one answer to every request, and a lease once the lies have ended.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,6 +24,11 @@ const LIMITS: Limits =
 /// The most messages and events that one call may cause. A release informs every waiter, and a
 /// completed write answers every request that waited for it.
 const OUTPUTS_MAX: usize = 256;
+
+/// The first bound on counters, far from zero and from the limit, and how far the bound grows in a
+/// minute (R5). An acceptor takes ballots this far above the bound.
+const BOUND: u64 = Ballot::COUNTER_LIMIT / 3;
+const MINUTE: u64 = 60_000 << 10;
 
 #[derive(Arbitrary, Debug)]
 enum ShardStep {
@@ -96,6 +101,7 @@ pub fn shard(bytes: &[u8]) {
         subject.check_outputs();
     }
     subject.finish();
+    subject.demand_lease();
 }
 
 struct ShardUnderTest {
@@ -109,6 +115,9 @@ struct ShardUnderTest {
     /// Open requests, and the name of each that can be abandoned.
     open: BTreeMap<u64, Option<Name<'static>>>,
     promised: [Ballot; NAMES.len()],
+    /// The bound on counters. It grows as the wall clock does.
+    bound: u64,
+    grants: u64,
 }
 
 impl ShardUnderTest {
@@ -124,7 +133,10 @@ impl ShardUnderTest {
             tokens: 0,
             open: BTreeMap::new(),
             promised: [Ballot::ZERO; NAMES.len()],
+            bound: BOUND,
+            grants: 0,
         };
+        subject.shard.set_counter_bound(BOUND);
         subject.check_outputs();
         subject
     }
@@ -193,17 +205,24 @@ impl ShardUnderTest {
     }
 
     fn start_again(&mut self, snapshot: Option<paxoslease_core::Snapshot>) {
-        // Time passes, also for a node that counts by the wall clock (R5).
+        // Time passes, also for a node that counts by the wall clock: beyond every ballot that it
+        // may have promised (R5).
         self.now = self.now.after(Duration::from_millis(1));
         let (now, record, longest) = (self.now, self.record, max_lease());
         self.open.clear();
         self.writing = None;
-        let counter = self.shard.counter() + 1;
+        let counter = self.bound + MINUTE + 1;
         self.shard = match snapshot {
             Some(snapshot) => Shard::start_from_snapshot(config(), now, record, snapshot.leases()),
             None if self.disk => Shard::start(config(), now, Start::Crash(record)),
             None => Shard::start(config(), now, Start::NoRecord { counter, longest, disk: false }),
         };
+        self.raise_bound();
+    }
+
+    fn raise_bound(&mut self) {
+        self.bound += 3 * MINUTE;
+        self.shard.set_counter_bound(self.bound);
     }
 
     fn pass(&mut self, span: Duration) {
@@ -352,6 +371,7 @@ impl ShardUnderTest {
                 self.writing = Some(record);
             } else if let Some(Token(token)) = event.token() {
                 assert!(self.open.remove(&token).is_some(), "{token} was answered: {event:?}");
+                self.grants += u64::from(matches!(event, Event::Granted { .. }));
             }
         }
         assert!(outputs <= OUTPUTS_MAX, "{outputs} messages and events at once");
@@ -379,6 +399,38 @@ impl ShardUnderTest {
             self.check_outputs();
         }
         panic!("still not answered: {:?}", self.open);
+    }
+
+    /// A1: no sequence of messages uses up the counters. Once the leases of the lies have expired
+    /// and the bound has grown, the node is granted a lease with the votes of honest peers.
+    fn demand_lease(&mut self) {
+        let (peers, grants) = ([2, 3].map(node), self.grants);
+        self.pass(Duration::from_secs(180));
+        self.raise_bound();
+        self.shard.set_reachable(self.now, self.shard.config().cell.everyone());
+        peers.iter().for_each(|peer| self.shard.heard_counter(*peer, true));
+        self.shard.sweep(self.now, 64);
+        let (now, name, ttl) = (self.now, name_of(0), Duration::from_secs(1));
+        let acquire = |token| Acquire { token, name, holder: Holder::NONE, ttl, wait: ttl };
+        self.ask(Some(name), |shard, token| shard.acquire(now, acquire(token)));
+        while !self.open.is_empty() {
+            while let Some(transmit) = self.shard.poll_transmit() {
+                let reply = match transmit.message() {
+                    Message::Request(Request::Prepare { ballot, .. }) => {
+                        Reply::Promise { ballot, accepted: None }
+                    }
+                    Message::Request(Request::Propose { ballot, .. }) => Reply::Accept { ballot },
+                    _ => continue,
+                };
+                for peer in peers {
+                    let _late = self.shard.handle_message(self.now, peer, Message::Reply(reply));
+                }
+            }
+            self.check_outputs();
+            self.written();
+            self.pass(Duration::from_millis(1));
+        }
+        assert!(self.grants > grants, "A1: no lease is granted any more");
     }
 }
 

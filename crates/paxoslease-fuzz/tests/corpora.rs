@@ -4,7 +4,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use paxoslease_fuzz::{TARGETS, daemons_answer};
+use paxoslease_fuzz::{
+    TARGETS, config, daemons_answer, frame, hello, resp, shard, snapshot, stable,
+};
+use proptest::prelude::*;
 
 /// Inputs that reached new code, of the greatest length, and that once failed.
 const KINDS: [&str; 3] = ["corpus", "bounds", "regressions"];
@@ -42,6 +45,16 @@ fn everything_kept_has_a_target() {
         for entry in fs::read_dir(inputs_of(kind)).expect("readable") {
             let name = entry.expect("readable").file_name();
             assert!(TARGETS.iter().any(|(target, _)| name == **target), "{name:?} has no target");
+        }
+    }
+}
+
+proptest! {
+    /// The targets that need no daemon and no structure, also where the fuzzer itself never runs.
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        for target in [config, frame, hello, resp, shard, snapshot, stable] {
+            target(&bytes);
         }
     }
 }

@@ -135,28 +135,15 @@ pub trait Process {
 
 /// A command of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the fields have the names of the core's")]
 pub enum Command {
-    /// Acquires a lease.
-    Acquire {
-        /// The time to live.
-        ttl: Duration,
-        /// How long to wait while another client holds the lease.
-        wait: Duration,
-    },
+    /// Acquires a lease; `wait` is how long to wait while another client holds it.
+    Acquire { ttl: Duration, wait: Duration },
     /// Renews a lease that was granted to the client.
-    Renew {
-        /// The tenure to renew.
-        tenure: Tenure,
-        /// The new time to live.
-        ttl: Duration,
-    },
-    /// Releases a lease that was granted to the client.
-    Release {
-        /// The tenure to release.
-        tenure: Tenure,
-        /// How long to repeat the release: the lease has ended after that.
-        patience: Duration,
-    },
+    Renew { tenure: Tenure, ttl: Duration },
+    /// Releases a lease that was granted to the client. The node repeats the release for
+    /// `patience`: the lease has ended after that.
+    Release { tenure: Tenure, patience: Duration },
     /// The client that sent the command with this token has disconnected (P8).
     Abandon,
 }
@@ -170,34 +157,24 @@ pub enum Output {
     Persist(Vec<u8>),
     /// Answers a client.
     Answer(Token, Answer),
+    /// Reports an answer to a request that was answered or abandoned before.
+    Unasked(Token),
 }
 
-/// The answer to a command.
+/// The answer to a command. For `ttl`, acceptors exclude other holders.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the fields have the names of the core's")]
 pub enum Answer {
-    /// The client holds the lease.
-    Granted {
-        /// The granted tenure; its number is the fence.
-        tenure: Tenure,
-        /// For how long acceptors exclude other holders.
-        ttl: Ttl,
-        /// How long the request waited at the node before the round that won (T2).
-        waited: Duration,
-    },
+    /// The client holds the lease. The request waited for `waited` at the node before the round
+    /// that won (T2).
+    Granted { tenure: Tenure, ttl: Ttl, waited: Duration },
     /// Another client holds the lease.
     Denied,
     /// No majority of acceptors answered.
     NoQuorum,
-    /// The lease was renewed.
-    Renewed {
-        /// The renewed tenure.
-        tenure: Tenure,
-        /// For how long acceptors exclude other holders.
-        ttl: Ttl,
-        /// When the round that renewed it began, on the node's clock. A holder embedded in the node
-        /// counts from then. `None` if the algorithm has no such holders.
-        started_at: Option<Instant>,
-    },
+    /// The lease was renewed, by a round that began at `started_at` on the node's clock. A holder
+    /// embedded in the node counts from then. `None` if the algorithm has no such holders.
+    Renewed { tenure: Tenure, ttl: Ttl, started_at: Option<Instant> },
     /// The client does not hold the lease any more.
     NotHeld,
     /// The lease was released.

@@ -47,6 +47,8 @@ pub enum Check {
     MinorityStopsNothing = 1 << 13,
     /// No waiter waits through more than a few hand-overs for each contender.
     TurnsAreTaken = 1 << 14,
+    /// A node answers every request once, except requests that were abandoned.
+    AnsweredOnce = 1 << 15,
 }
 
 /// A set of checks.

@@ -11,6 +11,7 @@ mod checker;
 mod client;
 mod clock;
 pub mod diagram;
+mod named;
 mod network;
 mod packet;
 mod paxoslease;

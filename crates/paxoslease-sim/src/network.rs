@@ -70,27 +70,6 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Every message.
-    pub const ANY: Self = Self { from: None, to: None, kind: None };
-
-    /// Messages of one kind.
-    #[must_use]
-    pub const fn kind(kind: &'static str) -> Self {
-        Self { kind: Some(kind), ..Self::ANY }
-    }
-
-    /// The same pattern, for messages from this node.
-    #[must_use]
-    pub const fn from(self, node: u16) -> Self {
-        Self { from: Some(node), ..self }
-    }
-
-    /// The same pattern, for messages to this node.
-    #[must_use]
-    pub const fn to(self, node: u16) -> Self {
-        Self { to: Some(node), ..self }
-    }
-
     /// Whether a message matches.
     #[must_use]
     pub fn matches(&self, from: u16, to: u16, kind: &str) -> bool {

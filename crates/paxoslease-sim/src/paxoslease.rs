@@ -2,6 +2,7 @@
 //!
 //! It adds what an embedding adds: frames, the two files, and the kind of start.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use paxoslease_core::{
@@ -75,7 +76,7 @@ impl Algorithm for PaxosLease {
                 }
             }
         };
-        Node { node, shard, out: Outbox::new(node) }
+        Node { node, shard, open: BTreeMap::new(), out: Outbox::new(node) }
     }
 
     fn rules(&self) -> Rules {
@@ -88,10 +89,22 @@ impl Algorithm for PaxosLease {
 pub struct Node {
     node: NodeId,
     shard: Shard,
+    /// How many requests with each token wait for their answer. A careless client sends a request
+    /// twice, with one token.
+    open: BTreeMap<Token, usize>,
     out: Outbox,
 }
 
 impl Node {
+    /// A request was answered or abandoned.
+    fn close(&mut self, token: Token) {
+        match self.open.get_mut(&token) {
+            Some(1) => drop(self.open.remove(&token)),
+            Some(open) => *open -= 1,
+            None => self.out.outputs.push_back(Output::Unasked(token)),
+        }
+    }
+
     fn send(&mut self) {
         while let Some(transmit) = self.shard.poll_transmit() {
             let (counter, message) = (self.shard.counter(), transmit.message());
@@ -128,6 +141,7 @@ impl Node {
                 | Event::FreedHint(_)
                 | Event::ExpiredHint { .. } => continue,
             };
+            self.close(token);
             self.out.answer(token, answer);
         }
     }
@@ -173,12 +187,15 @@ impl Process for Node {
             Command::Abandon => {
                 // The node takes answers at once. So a request that is not open any more was
                 // answered before: the node sent the grant, and the client must release it.
-                self.shard.abandon(now, name, token);
+                if self.shard.abandon(now, name, token) {
+                    self.close(token);
+                }
                 return;
             }
         };
-        if taken.is_err() {
-            self.out.answer(token, Answer::Refused);
+        match taken {
+            Ok(()) => *self.open.entry(token).or_default() += 1,
+            Err(_) => self.out.answer(token, Answer::Refused),
         }
     }
 
@@ -217,6 +234,7 @@ impl Process for Node {
     }
 
     fn in_flight(&self) -> usize {
-        self.shard.rounds().count() + self.shard.waiters()
+        let wake_ups = usize::from(self.shard.poll_timeout().is_some());
+        self.shard.rounds().count() + self.shard.waiters() + self.open.len() + wake_ups
     }
 }

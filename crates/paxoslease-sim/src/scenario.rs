@@ -2,13 +2,13 @@
 //! any day, in the most harmful order.
 //!
 //! A schedule holds, loses and repeats messages by sender, receiver and kind, crashes nodes, and
-//! gives commands to clients. The same schedule runs with every [`Algorithm`]. The module `scripts`
-//! contains the schedules.
+//! gives commands to clients. The same schedule runs with every [`Algorithm`].
+//! `scenario/scripts.txt` contains the schedules and explains their words.
 
-mod scripts;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -17,76 +17,40 @@ use paxoslease_core::{Cell, Drift, NodeId, Ttl};
 
 use crate::algorithm::Algorithm;
 use crate::clock::Clock;
+use crate::named::named;
 use crate::network::{Action, FilterId, Link, Pattern};
 use crate::swarm::Report;
 use crate::trace::{Keep, TrueTime};
 use crate::world::{ClientId, Setup, World};
 
-/// Declares the scenarios: the variant, the script, the name on the command line, and a sentence
-/// about what happens.
-macro_rules! scenarios {
-    ($($variant:ident, $script:ident, $name:literal, $description:literal;)*) => {
-        /// A schedule.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum Scenario {
-            $(#[doc = $description] $variant,)*
-        }
-
-        impl Scenario {
-            /// All scenarios, the simple ones first.
-            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$variant),*];
-
-            /// The name on the command line.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-
-            /// A sentence about what happens.
-            #[must_use]
-            pub const fn description(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $description,)*
-                }
-            }
-
-            fn script<A: Algorithm>(self, world: &mut ScriptedWorld<A>) {
-                match self {
-                    $(Self::$variant => scripts::$script(world),)*
-                }
-            }
-        }
-    };
-}
-
-scenarios! {
-    Uncontended, uncontended, "uncontended",
+named! {
+    /// A schedule; the simple ones come first.
+    Scenario;
+    Uncontended, "uncontended",
         "One client acquires, renews and releases; nothing goes wrong.";
-    HolderDies, holder_dies, "holder-dies",
+    HolderDies, "holder-dies",
         "The holder and its node die; another client waits its turn.";
-    SplitVote, split_vote, "split-vote",
+    SplitVote, "split-vote",
         "Three contenders at once, and each acceptor hears another one first.";
-    LateProposeAfterRestart, late_propose_after_restart, "late-propose-after-restart",
+    LateProposeAfterRestart, "late-propose-after-restart",
         "A Propose from before a restart arrives after it and meets another's lease.";
-    PromiseNotRaised, promise_not_raised, "promise-not-raised",
+    PromiseNotRaised, "promise-not-raised",
         "An acceptor takes a Propose whose Prepare it never saw; then an older one comes.";
-    ShorterRenewal, shorter_renewal, "shorter-renewal",
+    ShorterRenewal, "shorter-renewal",
         "A holder renews for less time than it has left.";
-    DuplicateReplies, duplicate_replies, "duplicate-replies",
+    DuplicateReplies, "duplicate-replies",
         "The network delivers one acceptor's replies twice.";
-    LateThirdReply, late_third_reply, "late-third-reply",
+    LateThirdReply, "late-third-reply",
         "A third reply arrives long after the majority's.";
-    StaleRelease, stale_release, "stale-release",
+    StaleRelease, "stale-release",
         "An Accept arrives after the lease it belongs to was released.";
-    SnapshotInQuarantine, snapshot_in_quarantine, "snapshot-in-quarantine",
+    SnapshotInQuarantine, "snapshot-in-quarantine",
         "A crashed node is stopped cleanly while it is quarantined, and started again.";
-    FenceAfterRestart, fence_after_restart, "fence-after-restart",
+    FenceAfterRestart, "fence-after-restart",
         "Every node restarts; the next fence must be higher still.";
-    LateMajority, late_majority, "late-majority",
+    LateMajority, "late-majority",
         "The majority's last Accept arrives after the lease is over.";
-    RenewAfterLapse, renew_after_lapse, "renew-after-lapse",
+    RenewAfterLapse, "renew-after-lapse",
         "A client renews a lease that lapsed and that another has had since.";
 }
 
@@ -95,8 +59,16 @@ impl Scenario {
     #[must_use]
     pub fn play<A: Algorithm>(self, algorithm: A) -> Report {
         let mut scripted = ScriptedWorld::new(World::new(algorithm, self.setup()));
-        self.script(&mut scripted);
+        self.lines().for_each(|line| scripted.play(line));
         Report { clients: CLIENTS, ..scripted.world.into_report() }
+    }
+
+    fn lines(self) -> impl Iterator<Item = &'static str> {
+        let mut scripts = include_str!("scenario/scripts.txt").split("\n=== ");
+        let script =
+            scripts.find_map(|script| script.strip_prefix(self.name())?.strip_prefix('\n'));
+        let lines = script.expect("every scenario has a script").lines();
+        lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
     }
 
     /// A quiet world with round numbers: everything that happens comes from the schedule.
@@ -122,12 +94,6 @@ impl Scenario {
         setup.tuning.attempt_timeout = ms(2000);
         setup.tuning.attempt_timeout_min = ms(2000);
         setup
-    }
-}
-
-impl fmt::Display for Scenario {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 
@@ -174,69 +140,70 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A world with three scripted clients; times are milliseconds of true time.
+/// A world with three scripted clients.
 struct ScriptedWorld<A: Algorithm> {
     world: World<A>,
     clients: Vec<ClientId>,
+    filters: BTreeMap<&'static str, FilterId>,
 }
 
 impl<A: Algorithm> ScriptedWorld<A> {
     fn new(mut world: World<A>) -> Self {
         // The first client of a world has number 0. It does nothing: people count from 1.
         let clients = (0..=CLIENTS).map(|_| world.add_client(Clock::perfect(), 0, None)).collect();
-        Self { world, clients }
+        Self { world, clients, filters: BTreeMap::new() }
     }
 
-    /// Runs the world until this time.
-    fn at(&mut self, millis: u64) -> &mut Self {
-        self.world.run_until(TrueTime(millis * 1_000_000));
-        self
+    fn play(&mut self, line: &'static str) {
+        let words: Vec<&'static str> = line.split(' ').collect();
+        let id = |word: &str| word.parse::<u16>().expect("a node");
+        let span = |word: &str| ms(word.parse().expect("milliseconds"));
+        match words[..] {
+            ["at", time] => self.world.run_until(TrueTime(span(time).as_nanos() as u64)),
+            ["client", number, verb, "at", node, ref rest @ ..] => {
+                let (client, node) = (self.clients[usize::from(id(number))], id(node));
+                match (verb, rest) {
+                    ("acquires", ["for", ttl]) => {
+                        self.world.acquire(client, node, span(ttl), Duration::ZERO);
+                    }
+                    ("acquires", ["for", ttl, "waiting", wait]) => {
+                        self.world.acquire(client, node, span(ttl), span(wait));
+                    }
+                    ("renews", ["for", ttl]) => self.world.renew(client, node, span(ttl)),
+                    ("releases", []) => self.world.release(client, node),
+                    _ => panic!("unknown command {line}"),
+                }
+            }
+            ["crash", node] => self.world.crash(id(node)),
+            ["stop", node] => self.world.stop(id(node)),
+            ["start", node] => self.world.start(id(node)),
+            ["hold", label, ref which @ ..] => self.filter(label, which, Action::Hold),
+            ["lose", label, ref which @ ..] => self.filter(label, which, Action::Drop),
+            ["double", label, ref which @ ..] => self.filter(label, which, Action::Repeat(2)),
+            ["lift", label] => self.world.lift(self.filters[label]),
+            ["note", node, ..] => {
+                let text = line.splitn(3, ' ').last().unwrap_or_default();
+                self.world.note(id(node), text);
+            }
+            ["until", "granted", bound] => {
+                self.world.run_while(span(bound), |world| world.counts().acquires == 0);
+            }
+            ["run", time] => self.world.run_for(span(time)),
+            _ => panic!("unknown command {line}"),
+        }
     }
 
-    /// A client acquires the lease through a node, without waiting if it is held.
-    fn acquire(&mut self, client: usize, node: u16, ttl: u64) {
-        self.acquire_patiently(client, node, ttl, 0);
-    }
-
-    fn acquire_patiently(&mut self, client: usize, node: u16, ttl: u64, wait: u64) {
-        self.world.acquire(self.clients[client], node, ms(ttl), ms(wait));
-    }
-
-    fn renew(&mut self, client: usize, node: u16, ttl: u64) {
-        self.world.renew(self.clients[client], node, ms(ttl));
-    }
-
-    fn release(&mut self, client: usize, node: u16) {
-        self.world.release(self.clients[client], node);
-    }
-
-    fn crash(&mut self, node: u16) {
-        self.world.crash(node);
-    }
-
-    fn stop(&mut self, node: u16) {
-        self.world.stop(node);
-    }
-
-    fn start(&mut self, node: u16) {
-        self.world.start(node);
-    }
-
-    fn note(&mut self, node: u16, text: &str) -> &mut Self {
-        self.world.note(node, text);
-        self
-    }
-
-    fn hold(&mut self, pattern: Pattern) -> FilterId {
-        self.world.filter(pattern, Action::Hold)
-    }
-
-    fn lose(&mut self, pattern: Pattern) -> FilterId {
-        self.world.filter(pattern, Action::Drop)
-    }
-
-    fn lift(&mut self, filter: FilterId) -> &mut Self {
-        self.world.lift(filter);
-        self
+    fn filter(&mut self, label: &'static str, which: &[&'static str], action: Action) {
+        let mut pattern = Pattern::default();
+        let mut words = which.iter();
+        let id = |word: Option<&&str>| Some(word?.parse().expect("a node"));
+        while let Some(word) = words.next() {
+            match *word {
+                "from" => pattern.from = id(words.next()),
+                "to" => pattern.to = id(words.next()),
+                kind => pattern.kind = Some(kind),
+            }
+        }
+        self.filters.insert(label, self.world.filter(pattern, action));
     }
 }

@@ -32,107 +32,40 @@ pub struct Entry {
 }
 
 /// The kinds of events. Nodes appear by id, clients by number, messages by a number that is unique
-/// in the world.
+/// in the world. `until` is the end of a lease, a belief or a pause.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[expect(missing_docs, reason = "the fields have the names of what they are")]
 pub enum TraceEvent {
-    /// A node sent a message; `text` is a label for an arrow.
-    Sent {
-        /// The message's number.
-        message: u64,
-        /// The sender.
-        from: u16,
-        /// The receiver.
-        to: u16,
-        /// For example `Propose 7.1`.
-        text: String,
-    },
+    /// A node sent a message; `text` is a label for an arrow, for example `Propose 7.1`.
+    Sent { message: u64, from: u16, to: u16, text: String },
     /// The message with this number arrived. A duplicate has its own number.
     Delivered(u64),
     /// The message with this number was lost.
     Lost(u64),
-    /// A client sent a command to a node.
-    Asked {
-        /// The client.
-        client: u32,
-        /// The node.
-        node: u16,
-        /// For example `acquire jobs/1`.
-        text: String,
-    },
+    /// A client sent a command to a node, for example `acquire jobs/1`.
+    Asked { client: u32, node: u16, text: String },
     /// An acceptor raised its promise.
-    Promised {
-        /// The acceptor.
-        node: u16,
-        /// The name of the lease.
-        name: String,
-        /// The promised ballot.
-        ballot: String,
-    },
+    Promised { node: u16, name: String, ballot: String },
     /// An acceptor stores a lease, in place of what it stored for the name.
-    Stored {
-        /// The acceptor.
-        node: u16,
-        /// The name of the lease.
-        name: String,
-        /// The tenure's fence.
-        fence: u64,
-        /// When it expires, in true time.
-        until: TrueTime,
-    },
+    Stored { node: u16, name: String, fence: u64, until: TrueTime },
     /// An acceptor dropped a live lease, because of a release or a crash.
-    Cleared {
-        /// The acceptor.
-        node: u16,
-        /// The name of the lease.
-        name: String,
-    },
-    /// A client believes that it holds a lease.
-    Believes {
-        /// The client.
-        client: u32,
-        /// The node that granted or renewed it.
-        node: u16,
-        /// The name of the lease.
-        name: String,
-        /// The tenure's fence.
-        fence: u64,
-        /// When the belief ends, in true time.
-        until: TrueTime,
-    },
+    Cleared { node: u16, name: String },
+    /// A client believes that it holds a lease, which the node granted or renewed.
+    Believes { client: u32, node: u16, name: String, fence: u64, until: TrueTime },
     /// A client ended its belief early.
-    Yielded {
-        /// The client.
-        client: u32,
-        /// The name of the lease.
-        name: String,
-    },
+    Yielded { client: u32, name: String },
     /// This node lost its memory.
     Crashed(u16),
     /// This node stopped cleanly.
     Stopped(u16),
     /// A node started, perhaps with a quarantine.
-    Started {
-        /// The node.
-        node: u16,
-        /// The end of the quarantine, in true time.
-        quarantine_until: Option<TrueTime>,
-    },
+    Started { node: u16, quarantine_until: Option<TrueTime> },
     /// A node paused.
-    Paused {
-        /// The node.
-        node: u16,
-        /// The end of the pause.
-        until: TrueTime,
-    },
+    Paused { node: u16, until: TrueTime },
     /// A check failed; the text names it and what was found.
     Violation(String),
-    /// A note for a diagram or a transcript.
-    Note {
-        /// The node on whose line it appears.
-        node: u16,
-        /// The note.
-        text: String,
-    },
+    /// A note on the line of a node, for a diagram or a transcript.
+    Note { node: u16, text: String },
 }
 
 /// How much of a trace is kept. The hash always covers everything.

@@ -17,7 +17,7 @@ use std::time::Duration;
 use paxoslease_core::{Cell, NodeId, Tenure, Token};
 
 use crate::algorithm::{Algorithm, Answer, Command, Disk, Output, Packet, Process, Tuning};
-use crate::checker::{Checker, Claim, Stored, Violation};
+use crate::checker::{Check, Checker, Claim, Stored, Violation};
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::network::{Fate, FilterId, Link, Network};
@@ -346,6 +346,10 @@ impl<A: Algorithm> World<A> {
                 Output::Send(packet) => self.send(id, packet),
                 Output::Persist(bytes) => self.persist(id, bytes),
                 Output::Answer(token, answer) => self.answer(id, token, answer),
+                Output::Unasked(token) => {
+                    let text = || format!("node {id} answers {token:?}, which is not open");
+                    self.report(Check::AnsweredOnce, text);
+                }
             }
         }
         self.outputs = outputs;

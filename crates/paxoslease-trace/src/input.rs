@@ -9,67 +9,30 @@ use paxoslease_core::{
 use paxoslease_wire::{FrameReader, FrameWriter};
 use serde::{Deserialize, Serialize};
 
-/// One input.
+/// One input. A message is a frame of its own, in hexadecimal digits. A reconnect has the members
+/// whose connections are up again.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) enum Input {
-    Acquire {
-        token: u64,
-        name: String,
-        holder: String,
-        ttl: Duration,
-        wait: Duration,
-    },
-    Abandon {
-        token: u64,
-        name: String,
-    },
-    Renew {
-        token: u64,
-        name: String,
-        holder: String,
-        tenure: u64,
-        ttl: Duration,
-    },
-    Release {
-        token: u64,
-        name: String,
-        tenure: u64,
-        patience: Duration,
-    },
-    Inspect {
-        token: u64,
-        name: String,
-    },
-    /// The message as a frame of its own, in hexadecimal digits.
-    Message {
-        from: u16,
-        frame: String,
-    },
+    Acquire { token: u64, name: String, holder: String, ttl: Duration, wait: Duration },
+    Abandon { token: u64, name: String },
+    Renew { token: u64, name: String, holder: String, tenure: u64, ttl: Duration },
+    Release { token: u64, name: String, tenure: u64, patience: Duration },
+    Inspect { token: u64, name: String },
+    Message { from: u16, frame: String },
     Timeout,
-    Sweep {
-        slots_max: u32,
-    },
-    KeepUp {
-        slots_max: u32,
-    },
-    Written {
-        ballot_ceiling: u64,
-        lease_ceiling: Option<u32>,
-    },
+    Sweep { slots_max: u32 },
+    KeepUp { slots_max: u32 },
+    Written { ballot_ceiling: u64, lease_ceiling: Option<u32> },
     Watched(bool),
     Learners(Vec<u16>),
     Reachable(Vec<u16>),
-    /// The members whose connections are up again.
     Reconnect(Vec<u16>),
     RoundTrip(Duration),
     TurnTrip(Duration),
     ReclaimTrip(Duration),
     Counter(u64),
     CounterBound(u64),
-    Heard {
-        from: u16,
-        remembers: bool,
-    },
+    Heard { from: u16, remembers: bool },
 }
 
 /// What a call returned.

@@ -23,27 +23,15 @@ pub(crate) enum Ask {
     Inspect,
 }
 
-/// The acceptor's answer.
+/// The acceptor's answer. A Heal has none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
-    Promise {
-        accepted: Option<u64>,
-    },
+    Promise { accepted: Option<u64> },
     Accept,
-    Reject {
-        promised: u64,
-        accepted: Option<u64>,
-    },
-    NotHeld {
-        promised: u64,
-    },
-    Released {
-        held: bool,
-    },
-    Inspected {
-        accepted: Option<u64>,
-    },
-    /// A Heal has no answer.
+    Reject { promised: u64, accepted: Option<u64> },
+    NotHeld { promised: u64 },
+    Released { held: bool },
+    Inspected { accepted: Option<u64> },
     Nothing,
 }
 

@@ -7,6 +7,7 @@ use crate::{FRAME_LEN_MAX, FrameKind, VERSION};
 /// Why decoding failed. Decoding changed nothing. The stream has lost its frame boundaries, so the
 /// caller must close the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of an error says what it is")]
 pub enum DecodeError {
     /// The length prefix is above [`FRAME_LEN_MAX`] - 4.
     #[error("a frame of 4 + {0} bytes, at most {FRAME_LEN_MAX} allowed")]
@@ -14,89 +15,59 @@ pub enum DecodeError {
     /// The length prefix is too small for an envelope.
     #[error("a frame of 4 + {0} bytes is too short")]
     FrameTooShort(u32),
-    /// The frame does not begin with our magic bytes.
     #[error("not the PaxosLease peer protocol (magic {0:02x?})")]
     Magic([u8; 2]),
-    /// The frame has an unsupported protocol version.
     #[error("protocol version {0}, not {VERSION}")]
     Version(u8),
-    /// The kind of frame is unknown.
     #[error("unknown kind of frame {0}")]
     UnknownKind(u8),
-    /// The frame is of another kind than the caller expected.
     #[error("a {found:?} frame where {expected:?} was expected")]
-    UnexpectedKind {
-        /// The kind the caller expected.
-        expected: FrameKind,
-        /// The frame's kind.
-        found: FrameKind,
-    },
+    UnexpectedKind { expected: FrameKind, found: FrameKind },
     /// The bytes end inside the field of this name.
     #[error("the bytes end inside the {0}")]
     Truncated(&'static str),
-    /// This many bytes are left over after the last field.
     #[error("{0} bytes are left over after the last field")]
     Trailing(usize),
     /// A length below 128 is written in two bytes, in the text field of this name.
     #[error("the {0}'s length takes two bytes where one will do")]
     LengthNotMinimal(&'static str),
-    /// The sender is not a valid node id.
     #[error("sender {0} is not a valid node id")]
     Sender(u16),
     /// The sender's counter is in the refused last tenth of the space (A1).
     #[error("counter {0} is above the limit of {limit}", limit = Ballot::COUNTER_LIMIT)]
     Counter(u64),
-    /// The message tag is unknown.
     #[error("unknown message {0:#04x}")]
     UnknownMessage(u8),
-    /// The name is not a valid lease name.
     #[error("invalid name: {0}")]
     Name(#[source] TextError),
-    /// The holder is not a valid holder text.
     #[error("invalid holder: {0}")]
     Holder(#[source] TextError),
-    /// The ttl is zero.
     #[error("a ttl of zero")]
     TtlZero,
-    /// A live lease has no time remaining.
     #[error("a live lease with no time remaining")]
     RemainingZero,
-    /// The ballot has more than 63 bits.
     #[error("ballot {0} has more than 63 bits")]
     Ballot(u64),
-    /// The promised ballot has more than 63 bits.
     #[error("promised ballot {0} has more than 63 bits")]
     Promised(u64),
-    /// The number is not a valid fence.
     #[error("{0} is not a valid fence")]
     Tenure(u64),
-    /// The cell's name is not valid.
     #[error("invalid cell name: {0}")]
     CellName(#[source] TextError),
     /// The id of the greeting node is not valid.
     #[error("{0} is not a valid node id")]
     Node(u16),
-    /// The id of a listed member is not valid.
     #[error("member {0} is not a valid node id")]
     Member(u16),
-    /// `max_lease` is zero.
     #[error("a max_lease of zero")]
     MaxLeaseZero,
     /// The drift is above [`Drift::PPM_MAX`].
     #[error("a drift of {0} ppm, at most {most} allowed", most = Drift::PPM_MAX)]
     DriftPpm(u32),
-    /// The cell's configuration is not valid.
     #[error("invalid cell: {0}")]
     Cell(#[source] CellError),
-    /// The shard's index is not below the number of shards.
     #[error("shard {index} is not one of {count} shards")]
-    Shard {
-        /// The shard's index.
-        index: u16,
-        /// The number of shards.
-        count: u16,
-    },
-    /// The farewell's text is not valid.
+    Shard { index: u16, count: u16 },
     #[error("invalid farewell: {0}")]
     Farewell(#[source] TextError),
 }

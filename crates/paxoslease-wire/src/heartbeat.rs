@@ -66,31 +66,3 @@ impl Heartbeat {
         Ok(beat)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_heartbeat_decodes_to_itself() {
-        let ping = Heartbeat::Ping { number: 7, quarantine_ms: 60_000, counter: 1 << 40 };
-        for beat in [ping, Heartbeat::Pong(u64::MAX)] {
-            let mut frame = Vec::new();
-            beat.encode(&mut frame);
-            assert_eq!(Heartbeat::decode(&frame), Ok(beat));
-            for len in 0..frame.len() {
-                assert!(Heartbeat::decode(&frame[..len]).is_err());
-            }
-        }
-    }
-
-    #[test]
-    fn a_farewell_does_not_decode_as_a_heartbeat() {
-        let mut frame = Vec::new();
-        crate::Farewell::encode(&"12345678", &mut frame);
-        assert!(matches!(
-            Heartbeat::decode(&frame),
-            Err(DecodeError::UnexpectedKind { expected: FrameKind::Ping, .. })
-        ));
-    }
-}

@@ -131,23 +131,19 @@ impl<T: PartialEq> Differ<T> {
 
 /// Why a node refuses a peer's greeting: the text of a [`crate::Farewell`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of an error says what it is")]
 pub enum Refused<'a> {
-    /// The peer has another version of the protocol.
     #[error("protocol version {} here, {} there", .0.ours, .0.theirs)]
     Version(Differ<u8>),
-    /// The peer belongs to another cell.
     #[error("cell {:?} here, {:?} there", .0.ours, .0.theirs)]
     CellName(Differ<CellName<'a>>),
     /// The peer has our own id: a node connected to itself, or two nodes share an id.
     #[error("node id {0} both here and there")]
     SameNode(NodeId),
-    /// The peer's cell has other members.
     #[error("members {:?} here, {:?} there", .0.ours.members(), .0.theirs.members())]
     Members(Differ<Cell>),
-    /// The peer's cell has another `max_lease`.
     #[error("max_lease {} here, {} there", .0.ours, .0.theirs)]
     MaxLease(Differ<Ttl>),
-    /// The peer has another bound on the drift or granularity of clocks.
     #[error(
         "clock drift {} ppm and granularity {:?} here, {} ppm and {:?} there",
         .0.ours.ppm(), .0.ours.granularity(), .0.theirs.ppm(), .0.theirs.granularity()

@@ -22,17 +22,12 @@ const VERSION: u8 = 1;
 /// Why bytes from disk are refused. Decoding changed nothing. The node must not start as if the
 /// file were empty (R6).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of an error says what it is")]
 pub enum StableError {
-    /// The file is too short.
     #[error("cut short after {len} bytes")]
-    Truncated {
-        /// The length of the file, in bytes.
-        len: usize,
-    },
-    /// The file is too long, by this many bytes.
+    Truncated { len: usize },
     #[error("{0} bytes too long")]
     Trailing(usize),
-    /// The file begins with these bytes, not with the expected magic.
     #[error("not a file of PaxosLease (magic {0:02x?})")]
     Magic([u8; 4]),
     /// Another version of the program wrote the file, in this format version.
@@ -40,34 +35,16 @@ pub enum StableError {
     Version(u8),
     /// The file is corrupt.
     #[error("corrupt: checksum {computed:08x}, {stored:08x} expected")]
-    Checksum {
-        /// The checksum in the file.
-        stored: u32,
-        /// The checksum of the bytes in the file.
-        computed: u32,
-    },
-    /// The file belongs to another node.
+    Checksum { stored: u32, computed: u32 },
     #[error("belongs to node {found}, this is node {expected}")]
-    Node {
-        /// The node that reads the file.
-        expected: NodeId,
-        /// The node that wrote the file.
-        found: u16,
-    },
+    Node { expected: NodeId, found: u16 },
     /// The ballot ceiling is above [`Ballot::COUNTER_MAX`].
     #[error("ballot ceiling {0} is out of range")]
     BallotCeiling(u64),
-    /// A lease in a snapshot does not decode.
     #[error("invalid lease: {0}")]
     Lease(#[source] DecodeError),
-    /// A snapshot contains another number of leases than it says.
     #[error("contains {found} leases, {stored} expected")]
-    LeaseCount {
-        /// The number that the snapshot says.
-        stored: u64,
-        /// The number of leases found.
-        found: u64,
-    },
+    LeaseCount { stored: u64, found: u64 },
 }
 
 /// The record of a node, as written to disk.

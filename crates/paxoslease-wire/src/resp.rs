@@ -36,40 +36,27 @@ pub const DEPTH_MAX: usize = 8;
 /// Why reading failed. Reading changed nothing. The stream has lost its boundaries, so the caller
 /// must close the connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of an error says what it is")]
 pub enum RespError {
-    /// A value of another type than required.
     #[error("expected '{}', found '{}'", .expected.escape_ascii(), .found.escape_ascii())]
-    UnexpectedType {
-        /// The first byte of the required type.
-        expected: u8,
-        /// The first byte of the value.
-        found: u8,
-    },
-    /// A value of an unknown type.
+    UnexpectedType { expected: u8, found: u8 },
     #[error("unknown type '{}'", .0.escape_ascii())]
     UnknownType(u8),
-    /// Not a decimal number of at most 64 bits.
     #[error("a number was expected, in decimal and at most 64 bits")]
     Number,
-    /// An impossible length or count, such as -2.
     #[error("impossible length {0}")]
     Length(i64),
-    /// A boolean that is neither `t` nor `f`.
     #[error("a boolean must be 't' or 'f'")]
     Boolean,
-    /// A line or a string that does not end in CR LF.
     #[error("CR LF was expected at the end of a line or string")]
     Unterminated,
-    /// A line above [`LINE_LEN_MAX`].
     #[error("a line of more than {LINE_LEN_MAX} bytes")]
     LineTooLong,
     /// A request above [`REQUEST_LEN_MAX`], or a reply above [`REPLY_LEN_MAX`]: this bound.
     #[error("more than {0} bytes at once")]
     TooLong(usize),
-    /// A request of more than [`ARGUMENTS_MAX`] arguments.
     #[error("more than {ARGUMENTS_MAX} arguments")]
     TooManyArguments,
-    /// A reply nested deeper than [`DEPTH_MAX`].
     #[error("nested deeper than {DEPTH_MAX}")]
     TooDeep,
 }

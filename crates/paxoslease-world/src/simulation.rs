@@ -11,8 +11,6 @@ use std::time::Duration;
 
 pub(crate) use judge::Judge;
 use paxoslease_core::Rules;
-#[cfg(test)]
-pub(crate) use sharing::Sharing;
 pub(crate) use sharing::Workers;
 use tasks::Tasks;
 pub(crate) use tasks::Timer;

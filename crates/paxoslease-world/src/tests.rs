@@ -1,14 +1,10 @@
 //! Whole cells under simulation: a swarm of seeds, and each fault by itself.
 
-mod distance;
-mod fairness;
-mod faults;
-mod handshake;
 mod lists;
-mod minority;
 mod overload;
+mod reconnect;
 mod remote;
-mod restarts;
+mod scenes;
 mod semaphores;
 mod status;
 mod swarm;
@@ -17,7 +13,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::network::{Conditions, Presence};
-use crate::simulation::{Setup, Sharing, Simulation, Workers};
+use crate::simulation::{Setup, Simulation, Workers};
 use paxoslease_holder::{AcquireError, AskError, LeaseGuard, Status};
 
 const MASTER: &str = "master";
@@ -37,11 +33,6 @@ fn cell_in(setup: &Setup, conditions: Conditions) -> Simulation {
     simulation.world.network.conditions = conditions;
     simulation.run_for(settled);
     simulation
-}
-
-#[track_caller]
-fn assert_fair(sharing: &Sharing, setting: impl std::fmt::Debug) {
-    assert_eq!(sharing.unfair(), None, "{setting:?}");
 }
 
 impl Simulation {
@@ -100,12 +91,5 @@ impl Simulation {
     fn lease(&mut self, host: usize, ttl: Duration) -> LeaseGuard {
         let node = self.node(host);
         self.run(host, async move { node.acquire(MASTER, ttl).await }).expect("granted")
-    }
-
-    /// How long a host waits for the name.
-    fn time_to_take(&mut self, host: usize) -> Duration {
-        let asked_at = self.world.now();
-        self.take(host, Duration::MAX).expect("it waits");
-        Duration::from_nanos(self.world.now() - asked_at)
     }
 }

@@ -127,21 +127,10 @@ impl TestCell {
         self.shards.iter_mut().find(|shard| shard.config().node == node(id)).expect("a shard")
     }
 
-    pub(crate) fn acquire(&mut self, id: u16, token: u64, wait: Duration) {
-        self.acquire_for(id, token, wait, TTL);
-    }
-
     pub(crate) fn acquire_for(&mut self, id: u16, token: u64, wait: Duration, ttl: Duration) {
         let now = self.clock(id);
         self.shard(id).acquire(now, acquire_command(token, wait, ttl)).expect("in bounds");
         self.collect();
-    }
-
-    /// Acquires the lease through a node.
-    pub(crate) fn held_by(&mut self, id: u16, token: u64) -> Tenure {
-        self.acquire(id, token, Duration::ZERO);
-        self.settle();
-        self.granted(token).expect("no other request")
     }
 
     pub(crate) fn release(&mut self, id: u16, token: u64, tenure: Tenure) {
@@ -219,12 +208,6 @@ impl TestCell {
         let outcome = self.shard(to).handle_message(now, node(from), message);
         self.collect();
         outcome
-    }
-
-    /// Sends a request to an acceptor as another node, and returns its answer.
-    pub(crate) fn ask(&mut self, to: u16, from: u16, request: Request<'_>) -> Option<Letter> {
-        self.tell(to, from, Message::Request(request)).expect("not refused");
-        self.take(|letter| letter.from == node(to) && letter.to == node(from)).pop()
     }
 
     /// The register of [`NAME`] in an acceptor.
@@ -330,10 +313,6 @@ pub(crate) fn ballot(counter: u64, id: u16) -> Ballot {
 
 pub(crate) fn tenure(counter: u64, id: u16) -> Tenure {
     Tenure::of(ballot(counter, id)).expect("a node's ballot")
-}
-
-pub(crate) fn propose<'a>(ballot: Ballot) -> Request<'a> {
-    Request::Propose { name: name(NAME), ballot, ttl: ttl(TTL), holder: Holder::NONE }
 }
 
 pub(crate) fn cell(members: u16) -> Cell {

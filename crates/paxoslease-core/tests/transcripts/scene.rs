@@ -18,7 +18,7 @@
 //! run 5ms               1 ms at a time, and settles; `losing FILTER` loses some, `lost` all,
 //!                       and `lost shown` shows what it loses
 //! hops 2, until quiet   1 ms at a time, delivers what is in flight and shows it
-//! 3 times: A; B         repeats commands
+//! 3 times: A; B         repeats commands; {i} in them is 1, then 2, then 3
 //! ```
 //!
 //! A filter is a kind of message, `to n1` and `from n2`, each optional.
@@ -110,7 +110,8 @@ impl Scene {
         match command.words[..] {
             [count, "times:", ..] => {
                 let (_, commands) = line.split_once(": ").expect("commands");
-                for _ in 0..count.parse().expect("a count") {
+                for i in 1..=count.parse::<u32>().expect("a count") {
+                    let commands = commands.replace("{i}", &i.to_string());
                     commands.split("; ").for_each(|command| self.command(command));
                 }
             }

@@ -7,61 +7,22 @@ use std::time::Duration;
 
 use super::NEVER;
 use crate::algorithm::Algorithm;
+use crate::named::named;
 use crate::network::Link;
 use crate::rng::Rng;
 use crate::trace::TrueTime;
 use crate::world::World;
 
-/// A set of faults.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Faults {
-    /// Only ordinary delays and drift.
-    None,
-    /// Messages are lost, duplicated and late.
-    Lossy,
-    /// Messages between nodes are blocked, one direction at a time.
-    Partitions,
-    /// Nodes crash, stop and start again.
-    Crashes,
-    /// Nodes pause.
-    Pauses,
-    /// All of these, often.
-    Hostile,
-    /// The seed chooses among these.
-    Swarm,
-}
-
-impl Faults {
-    /// Every profile.
-    pub const ALL: [Self; 7] = [
-        Self::None,
-        Self::Lossy,
-        Self::Partitions,
-        Self::Crashes,
-        Self::Pauses,
-        Self::Hostile,
-        Self::Swarm,
-    ];
-
-    /// Its name on the command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Lossy => "lossy",
-            Self::Partitions => "partitions",
-            Self::Crashes => "crashes",
-            Self::Pauses => "pauses",
-            Self::Hostile => "hostile",
-            Self::Swarm => "swarm",
-        }
-    }
-}
-
-impl fmt::Display for Faults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
+named! {
+    /// A set of faults.
+    Faults;
+    None, "none", "Only ordinary delays and drift.";
+    Lossy, "lossy", "Messages are lost, duplicated and late.";
+    Partitions, "partitions", "Messages between nodes are blocked, one direction at a time.";
+    Crashes, "crashes", "Nodes crash, stop and start again.";
+    Pauses, "pauses", "Nodes pause.";
+    Hostile, "hostile", "All of these, often.";
+    Swarm, "swarm", "The seed chooses among these.";
 }
 
 /// No set of faults has this name.

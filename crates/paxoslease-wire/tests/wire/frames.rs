@@ -1,10 +1,12 @@
-//! Frames carry every message, in documented sizes and pinned bytes.
+//! Frames carry every message, in documented sizes, and decode only when they are whole.
 
-use crate::samples::{Parts, SHAPES, frame_of, messages_of, node, parts};
+use crate::samples::{
+    Parts, SHAPES, encoded, frame_of, frame_with, hello, messages_of, node, parts,
+};
 use paxoslease_core::{Ballot, Message};
 use paxoslease_wire::{
-    DecodeError, FRAME_LEN_MAX, FrameKind, FrameReader, FrameWriter, HEADER_LEN, Header,
-    MESSAGE_LEN_MAX, split_frame,
+    DecodeError as E, FRAME_LEN_MAX, Farewell, FrameKind, FrameReader, FrameWriter, HEADER_LEN,
+    Header, Hello, MESSAGE_LEN_MAX, split_frame,
 };
 use proptest::prelude::*;
 
@@ -28,58 +30,6 @@ fn the_longest_message_is_a_heal() {
     let len = |shape| frame_of(&[longest(shape).message()]).len() - HEADER_LEN;
     assert_eq!(len(3), MESSAGE_LEN_MAX);
     assert_eq!((0..SHAPES).map(len).max(), Some(MESSAGE_LEN_MAX));
-}
-
-/// Version 1, byte by byte. A change here is a new version of the protocol.
-#[test]
-fn the_bytes_of_version_1_are_these() {
-    let short = |shape| Parts {
-        shape,
-        name: "ab".into(),
-        holder: "c".into(),
-        ballot: 0x0102_0304_0506_0708,
-        other: 0x1112_1314_1516_1718,
-        fence: 0x2122_2324_2526_2728,
-        millis: 0x3132_3334,
-    };
-    const BALLOT: &str = "0807060504030201";
-    const OTHER: &str = "1817161514131211";
-    const FENCE: &str = "2827262524232221";
-    const TTL: &str = "34333231";
-    const NAME: &str = "026162";
-    const HOLDER: &str = "0163";
-    let expected = [
-        format!("01{BALLOT}{NAME}"),
-        format!("02{BALLOT}{TTL}{NAME}{HOLDER}"),
-        format!("03{BALLOT}{FENCE}{TTL}{NAME}"),
-        format!("04{BALLOT}{FENCE}{TTL}{NAME}{HOLDER}"),
-        format!("05{FENCE}{NAME}"),
-        format!("06{OTHER}{NAME}"),
-        format!("11{BALLOT}"),
-        format!("91{BALLOT}{FENCE}{TTL}{HOLDER}"),
-        format!("12{BALLOT}"),
-        format!("13{BALLOT}{OTHER}"),
-        format!("93{BALLOT}{OTHER}{FENCE}{TTL}{HOLDER}"),
-        format!("14{BALLOT}{OTHER}"),
-        format!("15{FENCE}"),
-        format!("95{FENCE}"),
-        format!("16{OTHER}"),
-        format!("96{OTHER}{FENCE}{TTL}{HOLDER}"),
-        format!("21{FENCE}{TTL}{HOLDER}{NAME}"),
-        format!("2218{NAME}"),
-        format!("02{BALLOT}{TTL}{NAME}00"),
-    ];
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    for (shape, body) in (0..SHAPES).zip(expected) {
-        let frame = frame_of(&[short(shape).message()]);
-        let len = (HEADER_LEN - 4 + body.len() / 2) as u8;
-        let header = format!("{len:02x}000000504c010103000700000000000000");
-        assert_eq!(hex(&frame), header + &body, "shape {shape}");
-    }
-    let long = Parts { name: "n".repeat(300), ..short(17) };
-    let frame = frame_of(&[long.message()]);
-    let begins = [0x22, 0x18, 0xac, 0x02, b'n'];
-    assert_eq!(frame[HEADER_LEN..HEADER_LEN + 5], begins, "300 = 0x2c + 2 * 128");
 }
 
 #[test]
@@ -134,7 +84,44 @@ fn a_counter_above_the_limit_is_neither_sent_nor_taken() {
     let limit = Ballot::COUNTER_LIMIT;
     assert_eq!(FrameReader::new(&frame).expect("sound").header().counter, limit);
     frame[10..18].copy_from_slice(&(limit + 1).to_le_bytes());
-    assert_eq!(FrameReader::new(&frame).unwrap_err(), DecodeError::Counter(limit + 1));
+    assert_eq!(FrameReader::new(&frame).unwrap_err(), E::Counter(limit + 1));
+}
+
+fn error_of(frame: &[u8]) -> E {
+    messages_of(frame).expect_err("spoiled")
+}
+
+#[test]
+fn a_cut_frame_is_incomplete_and_never_decodes() {
+    let all: Vec<Parts> = (0..SHAPES).map(Parts::typical).collect();
+    let messages: Vec<Message<'_>> = all.iter().map(Parts::message).collect();
+    let frame = frame_of(&messages);
+    let hello = encoded(&hello());
+    let mut farewell = Vec::new();
+    Farewell::encode(&"no", &mut farewell);
+    for cut in 0..frame.len() {
+        assert_eq!(split_frame(&frame[..cut]), Ok(None));
+        assert_eq!(error_of(&frame[..cut]), E::Truncated("frame"));
+    }
+    for cut in 0..hello.len() {
+        assert_eq!(split_frame(&hello[..cut]), Ok(None));
+        assert_eq!(Hello::decode(&hello[..cut]), Err(E::Truncated("frame")));
+    }
+    for cut in 0..farewell.len() {
+        assert_eq!(Farewell::decode(&farewell[..cut]), Err(E::Truncated("frame")));
+    }
+}
+
+#[test]
+fn a_message_cut_at_any_byte_names_the_field_it_ends_in() {
+    for shape in 0..SHAPES {
+        let frame = frame_of(&[Parts::typical(shape).message()]);
+        let body = &frame[HEADER_LEN..];
+        for cut in 1..body.len() {
+            let error = error_of(&frame_with(&body[..cut]));
+            assert!(matches!(error, E::Truncated(_)), "shape {shape} cut at {cut}: {error:?}");
+        }
+    }
 }
 
 proptest! {

@@ -112,6 +112,15 @@ pub(crate) fn frame_of(messages: &[Message<'_>]) -> Vec<u8> {
     writer.finish(7).to_vec()
 }
 
+/// One frame with these bytes as its messages.
+pub(crate) fn frame_with(body: &[u8]) -> Vec<u8> {
+    let mut frame = frame_of(&[]);
+    frame.extend_from_slice(body);
+    let len = (frame.len() - 4) as u32;
+    frame[..4].copy_from_slice(&len.to_le_bytes());
+    frame
+}
+
 /// Every message of one frame.
 pub(crate) fn messages_of(frame: &[u8]) -> Result<Vec<Message<'_>>, DecodeError> {
     FrameReader::new(frame)?.collect()
@@ -136,8 +145,20 @@ pub(crate) fn hello() -> Hello<'static> {
     }
 }
 
+/// Node 1, which accepts the greeting of node 2 ([`hello`]).
+pub(crate) fn ours() -> Hello<'static> {
+    Hello { node: node(1), boot: 99, ..hello() }
+}
+
 pub(crate) fn encoded(hello: &Hello<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     hello.encode(&mut out);
     out
+}
+
+/// CRC-32, computed bit by bit.
+pub(crate) fn crc(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ ((crc & 1) * 0xedb8_8320))
+    })
 }

@@ -1,4 +1,7 @@
-//! The status that a node shows without asking its shards.
+//! The status of a node.
+
+use paxoslease_core::{Ballot, NodeId, Record};
+use paxoslease_node::simulation::write_record;
 
 use super::*;
 
@@ -17,17 +20,17 @@ fn the_shown_status_needs_no_message_to_a_shard() {
 }
 
 #[test]
-fn the_shown_status_follows_the_cell_and_its_shards() {
-    let mut simulation = cell(&Setup::new(1, 3));
-    let node = simulation.node(0);
-    assert!(node.status_shown().expect("it runs").ready);
-    simulation.isolate(0);
-    simulation.run_for(3 * SECOND);
-    assert!(!node.status_shown().expect("it runs").ready, "no majority");
-    simulation.heal();
-    simulation.run_for(3 * SECOND);
-    assert!(node.status_shown().expect("it runs").ready);
-    simulation.pause(0);
-    simulation.run_for(6 * SECOND);
-    assert!(!node.status_shown().expect("it runs").ready, "its shard shows nothing any more");
+fn a_node_without_ballots_is_not_ready_and_says_why() {
+    let mut cell = cell(&Setup::new(23, 1));
+    let record = Record { ballot_ceiling: Ballot::COUNTER_LIMIT, lease_ceiling: None };
+    cell.world.kill(0, Presence::Refusing);
+    let files = cell.world.files(0).expect("it has a disk");
+    write_record(files, NodeId::new(1).expect("a node id"), record).expect("the disk works");
+    cell.world.start(0).expect("a disk in memory works");
+    cell.run_for(SECOND);
+    let status = cell.status(0);
+    assert!(!status.ready);
+    assert!(status.ballot_problem.expect("a problem").contains("used up"));
+    assert!(status.ballots_remaining_ratio.abs() < f64::EPSILON);
+    assert!(matches!(cell.take(0, Duration::ZERO), Err(AcquireError::Ask(AskError::NoQuorum(_)))));
 }
