@@ -20,6 +20,8 @@ use crate::network::{Conditions, Presence};
 use crate::simulation::{Setup, Simulation};
 use user::User;
 
+const SEMAPHORE: &str = "pool";
+
 /// How long faults come and go.
 const FAULT_PHASE: Duration = Duration::from_secs(60);
 
@@ -50,11 +52,16 @@ pub fn run_with(seed: u64, options: &Options, rules: Rules, client_rules: Rules)
     let (proposers, clients) = (rng.between(0, 2) as u16, rng.between(0, 4) as u16);
     let (shards, drift_ppm) = (rng.between(1, 4) as u16, rng.pick(&[100, 1000, 20_000]));
     let (disk, members) = (!rng.chance(200), rng.pick(&[1, 2, 3, 3, 3, 3, 4, 5]));
+    let mut all: Vec<String> =
+        (0..options.names.unwrap_or(names)).map(|name| format!("jobs/{name}")).collect();
+    // Some cells have a semaphore. The judge sees its permits as the leases that they are.
+    let permits = Rng::new(seed, 99).pick(&[0, 0, 2, 3]);
+    all.extend((1..=permits).map(|number| format!("{SEMAPHORE}#{number}")));
     let setup = Setup {
         proposers: options.proposers.unwrap_or(proposers),
         clients: options.clients.map_or(clients, |count| count as u16),
         shards,
-        names: (0..options.names.unwrap_or(names)).map(|name| format!("jobs/{name}")).collect(),
+        names: all,
         max_lease,
         drift_ppm,
         disk,

@@ -7,9 +7,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use paxoslease_holder::AcquireError;
-use paxoslease_sim::Rng;
 use paxoslease_sim::trace::TraceEvent;
+use paxoslease_sim::{Check, Rng};
 
+use super::SEMAPHORE;
 use crate::simulation::{Handle, Judge, Setup, Simulation, Timer};
 
 pub(super) struct User {
@@ -59,9 +60,12 @@ impl User {
 
     /// Returns whether there was a lease. In the last round the user asks until there is.
     async fn ask(&mut self, is_last: bool) -> bool {
-        let names = self.judge.borrow().names().len() as u64;
-        let name = self.rng.between(0, names - 1) as usize;
-        let text = self.judge.borrow().names()[name].clone();
+        let names = self.judge.borrow().names().to_vec();
+        let name = self.rng.between(0, names.len() as u64 - 1) as usize;
+        let is_permit = |name: &&String| name.starts_with(SEMAPHORE);
+        let permits = names.iter().filter(is_permit).count() as u64;
+        let is_for_permit = is_permit(&&names[name]);
+        let text = if is_for_permit { SEMAPHORE } else { &names[name] };
         let ttl = self.rng.span((Duration::from_millis(50), self.max_lease));
         let wait = match self.rng.between(0, 3) {
             _ if is_last => Duration::MAX,
@@ -75,7 +79,8 @@ impl User {
             let asked = || TraceEvent::Asked { client, node, text: format!("acquire {text}") };
             self.judge.borrow_mut().record(asked);
         }
-        let acquire = self.handle.acquire(&text, ttl).wait(wait);
+        let acquire = self.handle.acquire(text, ttl).wait(wait);
+        let acquire = if is_for_permit { acquire.permits(permits) } else { acquire };
         // Some users give up and drop the future.
         let answer = if !is_last && self.rng.chance(300) {
             let patience = self.rng.millis(0, 2000);
@@ -85,11 +90,16 @@ impl User {
         };
         // A client looks the holder up after it was denied, and may find an older lease.
         if matches!(self.handle, Handle::Node(_))
-            && let Some(Err(AcquireError::Held { name, holder: Some(by) })) = &answer
+            && let Some(Err(AcquireError::Held { holder: Some(by), .. })) = &answer
         {
-            self.judge.borrow_mut().denied(self.host, asked_at, name.clone(), by.fence);
+            self.judge.borrow_mut().denied(self.host, asked_at, by.name.clone(), by.fence);
         }
         let Some(Ok(guard)) = answer else { return false };
+        let Some(name) = names.iter().position(|name| name == guard.name()) else {
+            let text = || format!("{} is none of the {permits} permits", guard.name());
+            self.judge.borrow_mut().broken(Check::OneHolder, text);
+            return false;
+        };
         let guard = self.judge.borrow_mut().granted(self.id, self.host, name, guard);
         let hold = match self.rng.between(0, 9) {
             _ if self.is_last_round.get() => Duration::ZERO,
