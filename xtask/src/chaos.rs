@@ -29,7 +29,7 @@ pub(crate) fn quick() -> anyhow::Result<()> {
 const AS_TESTED: &str = "--profile test --workspace --bin chaos --bin chaos-client --bin paxoslease \
                          --test real_cell";
 
-/// Network namespaces need tools and root. Without root the harness says so.
+/// Network namespaces need tools and root. Without root the harness uses loopback.
 fn install() -> anyhow::Result<()> {
     if is_root() {
         Tool::Nftables.ensure()?;

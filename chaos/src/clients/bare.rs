@@ -1,4 +1,4 @@
-//! A holder for protocols without a library of ours: it computes its belief as in docs/resp.md,
+//! A holder for protocols without a library of ours: it computes its belief as in docs/migrating.md,
 //! renews and releases.
 //!
 //! Only the clock and the holder end its belief, so it logs the end of the belief in advance.
@@ -87,7 +87,7 @@ impl ClockRule {
         sent_at + nanos(machine_span(span))
     }
 
-    /// The duration of the belief after the request, as in docs/resp.md.
+    /// The duration of the belief after the request, as in docs/migrating.md.
     fn span(self, span: Nanos, waited: Nanos) -> Nanos {
         if is_without("BeliefKeepsDriftMargin") {
             return waited + span;

@@ -2,7 +2,10 @@
 
 use std::cell::RefCell;
 
+use paxoslease_holder::block_on;
+
 use super::*;
+use crate::TestCell;
 
 const PERMITS: usize = 3;
 
@@ -89,4 +92,31 @@ fn a_permit_is_free_again_when_its_holder_dies() {
     assert_eq!(next.name(), held[0].name());
     assert!(next.fence() > held[0].fence());
     assert!(held[1].is_held());
+}
+
+#[test]
+fn a_waiter_gets_one_permit_and_waits_for_no_other() {
+    for freed in [1, 2] {
+        let cell = TestCell::new(1);
+        let acquire = || cell.node(1).try_acquire("gpu", TTL).permits(2).blocking();
+        let waiters = || block_on(cell.node(1).status()).expect("it runs").waiters;
+        let mut held = vec![acquire().expect("granted"), acquire().expect("granted")];
+        let node = cell.node(1);
+        let waiter = std::thread::spawn(move || node.acquire("gpu", TTL).permits(2).blocking());
+        let is_waiting = (0..1_000_000).any(|_| {
+            std::thread::yield_now();
+            waiters() == 2
+        });
+        assert!(is_waiting);
+        // Both permits become free in the same turn of the node.
+        cell.pause(1);
+        held.truncate(2 - freed);
+        cell.resume(1);
+        let kept = waiter.join().expect("no panic").expect("granted");
+        assert_eq!(waiters(), 0, "{freed}");
+        match acquire() {
+            Ok(other) => assert_ne!((other.name(), freed), (kept.name(), 1)),
+            Err(error) => assert_eq!(freed, 1, "{error}"),
+        }
+    }
 }
