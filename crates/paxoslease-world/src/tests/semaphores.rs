@@ -1,4 +1,4 @@
-//! Semaphores: never more holders than permits, through nodes and clients, and every permit is used.
+//! Semaphores: never more holders than permits, through nodes and clients. Every permit is used.
 
 use std::cell::RefCell;
 
