@@ -98,6 +98,7 @@ impl<'a> Acquire<'a> {
         let out_of_bounds = |count| Permits::new(count).ok_or(AcquireError::Permits(count));
         let permits = self.permits.map(out_of_bounds).transpose()?;
         let label = self.label()?;
+        permits.map_or(Ok(()), |n| label.permit(n.count()).map(drop)).map_err(AskError::Name)?;
         Ok((checked_ttl(self.ttl)?, AcquiringState::Unsent { label, wait: self.wait, permits }))
     }
 

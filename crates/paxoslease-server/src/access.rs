@@ -155,7 +155,13 @@ impl Denied {
 /// Whether a pattern matches a name, or that of its semaphore if the name is that of a permit.
 fn covers(pattern: &NamePattern, name: &str) -> bool {
     let semaphore = || Name::new(name).ok()?.as_permit().map(|(semaphore, _)| semaphore);
-    pattern.fits(name) || semaphore().is_some_and(|semaphore| pattern.fits(semaphore.as_str()))
+    pattern.fits(name) || semaphore().is_some_and(|semaphore| covers(pattern, semaphore.as_str()))
+}
+
+/// Whether a pattern can cover a name with this prefix, such as `gpu#` for the permits of `gpu`.
+fn covers_within(pattern: &NamePattern, prefix: &str) -> bool {
+    let is_of_permits = || prefix.strip_prefix(pattern.stem()).is_some_and(|p| p.starts_with('#'));
+    pattern.meets(prefix) || (pattern.prefix().is_none() && is_of_permits())
 }
 
 impl Rules {
@@ -254,7 +260,7 @@ impl Rules {
         prefix: &str,
     ) -> Result<(), Denied> {
         let name = Some(prefix).filter(|prefix| !prefix.is_empty());
-        self.permits_some(place, verb, name, |pattern| pattern.meets(prefix))
+        self.permits_some(place, verb, name, |pattern| covers_within(pattern, prefix))
     }
 
     /// Whether the status of the cell is permitted: all of it to a token with `admin`, a short form

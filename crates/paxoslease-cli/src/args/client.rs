@@ -112,7 +112,7 @@ pub(crate) struct WaitArgs {
     /// Let N clients hold it at a time, 1 to 64
     ///
     /// A semaphore: each of them holds a lease NAME#1 to NAME#N, with a fence of its own. All
-    /// clients must give the same N.
+    /// clients must give the same N. `acquire` prints the name of the lease and its fence.
     #[arg(long, value_name = "N")]
     pub(crate) permits: Option<u64>,
 

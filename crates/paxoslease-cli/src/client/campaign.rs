@@ -2,7 +2,7 @@
 //! reports what it waits for, and waits.
 
 use std::io::{IsTerminal as _, stderr};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use futures_util::future::{Either, FutureExt as _, select};
@@ -45,34 +45,43 @@ where
         let acquire = waiting.permits.iter().fold(acquire, |acquire, n| acquire.permits(*n));
         args.holder.iter().fold(acquire, |acquire, holder| acquire.holder(holder))
     };
-    let wait = waiting.wait_max();
-    let ends_at = since_boot().saturating_add(wait);
+    let ends_at = since_boot().saturating_add(waiting.wait_max());
     // Without a wait, the library bounds the one request.
-    let give_up_at = waiting.wait.map(|_| ends_at.saturating_add(ANSWER_GRACE));
+    let mut give_up = pin!(async {
+        match waiting.wait {
+            Some(_) => sleep_until(ends_at.saturating_add(ANSWER_GRACE)).await,
+            None => std::future::pending().await,
+        }
+    });
     let failure = |error, has_waited| Failure::to_acquire(error, waiting, has_waited);
-    // The last refusal by a node, which explains more than that no node answers.
-    let mut refusal = None;
-    let answer = or_signal(events, client, give_up_at, ask(acquire())).await?;
+    let has_waited = waiting.wait.is_some();
+    let answer = or_signal(events, client, give_up.as_mut(), ask(acquire())).await?;
     let may_wait = since_boot() < ends_at;
+    // The last reason that a node gave, which explains more than that no node answers.
+    let mut refusal = None;
     let why = match answer {
-        Err(AcquireError::Held { holder, .. }) if may_wait => held(&args.name, holder.as_ref()),
-        Err(AcquireError::Ask(error)) if may_wait && passes(&error) => {
+        Some(Err(AcquireError::Held { holder, .. })) if may_wait => {
+            held(&args.name, holder.as_ref())
+        }
+        Some(Err(AcquireError::Ask(error))) if may_wait && passes(&error) => {
             refusal = Some(error.clone()).filter(|error| !is_unreachable(error));
             Failure::from(error).to_string()
         }
-        answer => return answer.map_err(|error| failure(error, waiting.wait.is_some())),
+        Some(answer) => return answer.map_err(|error| failure(error, has_waited)),
+        None => return Err(no_answer(client, refusal).await),
     };
     let spinner = (!waiting.quiet).then(|| Waiting::begin(&why));
     loop {
         let rest = ends_at.saturating_sub(since_boot());
-        match or_signal(events, client, give_up_at, ask(acquire().wait(rest))).await? {
+        let asking = ask(acquire().wait(rest));
+        match or_signal(events, client, give_up.as_mut(), asking).await? {
             // The library gives up early if it has reached no node at all.
-            Err(AcquireError::Ask(error)) if passes(&error) && since_boot() < ends_at => {
+            Some(Err(AcquireError::Ask(error))) if passes(&error) && since_boot() < ends_at => {
                 let again_at = since_boot().saturating_add(RETRY_AFTER).min(ends_at);
-                let pause = pin!(sleep_until(again_at).map(Ok::<_, AcquireError>));
-                let _passed = or_signal(events, client, None, pause).await?;
+                let pause = pin!(sleep_until(again_at));
+                let _passed = or_signal(events, client, give_up.as_mut(), pause).await?;
             }
-            answer => {
+            Some(answer) => {
                 drop(spinner);
                 return answer.map_err(|error| match (error, refusal) {
                     (AcquireError::Ask(error), Some(refusal)) if is_unreachable(&error) => {
@@ -81,8 +90,22 @@ where
                     (error, _) => failure(error, true),
                 });
             }
+            None => {
+                drop(spinner);
+                return Err(no_answer(client, refusal).await);
+            }
         }
     }
+}
+
+/// The failure of a wait that ended without an answer. A lease that is granted all the same is
+/// released, if that does not take long.
+async fn no_answer(client: &Client, refusal: Option<AskError>) -> Failure {
+    let patience = sleep_until(since_boot().saturating_add(ANSWER_GRACE));
+    select(pin!(client.shutdown()), pin!(patience)).await;
+    let problem = "the cell did not answer before the end of the wait; `paxoslease status` says \
+                   which nodes are unreachable";
+    refusal.unwrap_or(AskError::NoQuorum(problem.into())).into()
 }
 
 const fn is_unreachable(error: &AskError) -> bool {
@@ -100,23 +123,18 @@ const fn passes(error: &AskError) -> bool {
     )
 }
 
-/// The answer, unless a signal comes first. After `give_up_at`, the answer is that none came.
+/// The output of a future, unless a signal comes first; `None` if `give_up` ends first. Dropping an
+/// acquire withdraws it.
 async fn or_signal<T>(
     events: &Events,
     client: &Client,
-    give_up_at: Option<Duration>,
-    ask: impl Future<Output = Result<T, AcquireError>> + Unpin,
-) -> Result<Result<T, AcquireError>, Failure> {
-    let timeout = pin!(async {
-        match give_up_at {
-            Some(at) => sleep_until(at).await,
-            None => std::future::pending().await,
-        }
-        let problem = "the cell did not answer before the end of the wait; `paxoslease status` says \
-                       which nodes are unreachable";
-        Err(AskError::NoQuorum(problem.into()).into())
+    give_up: Pin<&mut impl Future<Output = ()>>,
+    ask: impl Future<Output = T> + Unpin,
+) -> Result<Option<T>, Failure> {
+    let answer = select(ask, give_up).map(|first| match first {
+        Either::Left((answer, _)) => Some(answer),
+        Either::Right(_) => None,
     });
-    let answer = select(ask, timeout).map(|first| first.factor_first().0);
     let signal = match select(answer, pin!(events.signal())).await {
         Either::Left((answer, _)) => return Ok(answer),
         // Dropping the request withdraws it, and releases a lease that was granted meanwhile.

@@ -1,9 +1,9 @@
 //! Semaphores: acquires of one of several permits, each of which is a lease of its own (`gpu#2`).
 //!
-//! All permits of a semaphore are in one shard. An acquire tries one permit after the other. If all
-//! are held and it may wait, it queues for each of them, and withdraws from the others with its
-//! first grant. Every queue has the waiters of this node in the same order, so they are served in
-//! that order. Exclusion is that of the leases: an error here costs time, or a permit until its ttl
+//! All permits of a semaphore are in one shard. An acquire tries one permit after the other. One that
+//! may wait tries only those that look free at this node; if it gets none, it queues for all of
+//! them, and withdraws from the others with its first grant. Every queue has the waiters of this
+//! node in the same order, so they are served in that order. Exclusion is that of the leases: an error here costs time, or a permit until its ttl
 //! ends, but a permit never has two holders.
 
 use std::collections::BTreeMap;
@@ -23,8 +23,8 @@ pub(super) struct Semaphores {
     acquires: Slab<PermitAcquire>,
     /// The slots of those whose caller waits for an answer.
     by_token: BTreeMap<u64, usize>,
-    /// How many queue for each semaphore, by its name.
-    waiting: BTreeMap<Box<[u8]>, usize>,
+    /// How many queue for each semaphore, by its name and number of permits.
+    waiting: BTreeMap<(Box<[u8]>, NonZeroU8), usize>,
     /// Where the next acquire begins, so that acquires spread over the permits.
     next: u8,
 }
@@ -39,6 +39,8 @@ pub(super) struct PermitAcquire {
     ttl: Duration,
     asked_at: Instant,
     wait_until: Instant,
+    /// Whether a permit that looks held is not tried.
+    is_hasty: bool,
     /// The place of the permit that it tries first, and how many it has tried.
     first: u8,
     tried: u8,
@@ -59,6 +61,7 @@ impl PermitAcquire {
             ttl,
             asked_at: Instant::ZERO,
             wait_until: Instant::ZERO,
+            is_hasty: false,
             first: 0,
             tried: 0,
             requested: 0,
@@ -66,6 +69,17 @@ impl PermitAcquire {
             is_decided: false,
             held: None,
         }
+    }
+
+    /// What other acquires of the same semaphore have in common with it.
+    fn semaphore(&self) -> (Box<[u8]>, NonZeroU8) {
+        (self.label.name().as_bytes().into(), self.permits.count())
+    }
+
+    /// Another client holds a permit. Keeps the holder whose permit ends first.
+    fn denied_by(&mut self, by: Sighting) {
+        let first = self.held.take_if(|known| known.remaining <= by.remaining);
+        self.held = Some(first.unwrap_or(by));
     }
 
     fn permit(&self, number: NonZeroU8) -> Label {
@@ -98,9 +112,13 @@ impl Driver {
         semaphores.next = semaphores.next.wrapping_add(1);
         let first = semaphores.next % acquire.permits.count();
         let (token, wait_until) = (acquire.token, now.after(wait));
+        let is_retried = ReplyTo::of(token).1 == RequestKind::Try;
         // Behind others that wait, there is nothing to try.
-        let is_crowded = semaphores.waiting.contains_key(acquire.label.name().as_bytes());
-        let acquire = PermitAcquire { asked_at: now, wait_until, first, ..acquire };
+        let is_crowded = semaphores.waiting.contains_key(&acquire.semaphore());
+        let tried = if is_crowded { acquire.permits.count().get() - 1 } else { 0 };
+        let is_hasty = is_retried || !wait.is_zero();
+        let acquire =
+            PermitAcquire { asked_at: now, wait_until, is_hasty, first, tried, ..acquire };
         let slot = semaphores.acquires.insert(acquire);
         semaphores.by_token.insert(token.0, slot);
         if is_crowded && !wait.is_zero() {
@@ -110,19 +128,42 @@ impl Driver {
         }
     }
 
+    /// Tries the next permit. If there is none, the acquire waits, or is over.
     fn try_next_permit(&mut self, now: Instant, slot: usize) {
-        let acquire = &mut self.semaphores.acquires[slot];
-        let place = (acquire.first + acquire.tried) % acquire.permits.count();
-        acquire.tried += 1;
-        self.request_permit(now, slot, NonZeroU8::MIN.saturating_add(place), Duration::ZERO);
+        loop {
+            let acquire = &mut self.semaphores.acquires[slot];
+            if acquire.tried == acquire.permits.count().get() {
+                break;
+            }
+            let place = (acquire.first + acquire.tried) % acquire.permits.count();
+            let number = NonZeroU8::MIN.saturating_add(place);
+            acquire.tried += 1;
+            let seen = self.shard.lease(now, acquire.permit(number).name());
+            match seen.filter(|_| acquire.is_hasty) {
+                Some(seen) => acquire.denied_by(seen),
+                None => {
+                    self.request_permit(now, slot, number, Duration::ZERO);
+                    return;
+                }
+            }
+        }
+        let acquire = &self.semaphores.acquires[slot];
+        match &acquire.held {
+            _ if now < acquire.wait_until => self.wait_for_permits(now, slot),
+            Some(held) => {
+                let held = Answer::Held(held.clone());
+                self.permit_decided(now, slot, held);
+            }
+            None => self.permit_decided(now, slot, Answer::NoQuorum),
+        }
     }
 
     fn wait_for_permits(&mut self, now: Instant, slot: usize) {
         let acquire = &mut self.semaphores.acquires[slot];
         acquire.is_waiting = true;
         let (permits, wait) = (acquire.permits, acquire.wait_until.since(now));
-        let name = acquire.label.name().as_bytes().into();
-        *self.semaphores.waiting.entry(name).or_default() += 1;
+        let semaphore = acquire.semaphore();
+        *self.semaphores.waiting.entry(semaphore).or_default() += 1;
         let mut numbers = (1..=permits.count().get()).filter_map(NonZeroU8::new);
         while let Some(number) = numbers.next()
             && self.request_permit(now, slot, number, wait)
@@ -173,18 +214,17 @@ impl Driver {
                 self.permit_decided(now, slot, granted);
             }
             Answer::Held(by) => {
-                let first = acquire.held.take_if(|known| known.remaining <= by.remaining);
-                let held = acquire.held.insert(first.unwrap_or(by));
-                if acquire.is_waiting && acquire.requested != 0 {
-                    // The other requests end now, too, or have ended with a grant.
-                } else if !acquire.is_waiting && acquire.tried < acquire.permits.count().get() {
-                    self.try_next_permit(now, slot);
-                } else if !acquire.is_waiting && now < acquire.wait_until {
-                    self.wait_for_permits(now, slot);
-                } else {
-                    let held = held.clone();
+                acquire.denied_by(by);
+                let is_over = acquire.is_waiting && acquire.requested == 0;
+                if let Some(held) = acquire.held.clone().filter(|_| is_over) {
                     self.permit_decided(now, slot, Answer::Held(held));
+                } else if !acquire.is_waiting {
+                    self.try_next_permit(now, slot);
                 }
+            }
+            // A majority may come back while it waits.
+            Answer::NoQuorum if !acquire.is_waiting && now < acquire.wait_until => {
+                self.wait_for_permits(now, slot);
             }
             // Without a majority for one permit, there is none for the others.
             answer => self.permit_decided(now, slot, answer),
@@ -199,11 +239,11 @@ impl Driver {
         acquire.is_decided = true;
         semaphores.by_token.remove(&acquire.token.0);
         if acquire.is_waiting {
-            let name = acquire.label.name().as_bytes();
-            let count = semaphores.waiting.get_mut(name).expect("it is counted");
+            let semaphore = acquire.semaphore();
+            let count = semaphores.waiting.get_mut(&semaphore).expect("it is counted");
             *count -= 1;
             if *count == 0 {
-                semaphores.waiting.remove(name);
+                semaphores.waiting.remove(&semaphore);
             }
         }
         for number in (1..=acquire.permits.count().get()).filter_map(NonZeroU8::new) {
