@@ -12,13 +12,9 @@ pub(crate) enum Command {
     /// A request of a handle or a guard of this process.
     Serve(transport::Request),
     Watch(Subscription),
-    Status {
-        reply: oneshot::Sender<ShardStatus>,
-    },
+    Status(oneshot::Sender<ShardStatus>),
     /// Answered once a majority can be reached.
-    Ready {
-        reply: oneshot::Sender<()>,
-    },
+    Ready(oneshot::Sender<()>),
     RecordWritten(Record),
     /// Hand over what is held, then leave.
     Stop,

@@ -312,13 +312,13 @@ impl Driver {
                 self.subscriptions.push(subscription);
                 self.set_watched();
             }
-            Command::Status { reply } => {
+            Command::Status(reply) => {
                 // The board is never behind a status that a caller has seen.
                 self.show(now);
                 // The caller may have left.
                 let _gone = reply.send(self.status(now));
             }
-            Command::Ready { reply } => {
+            Command::Ready(reply) => {
                 self.ready_waiters.retain(|reply| !reply.is_closed());
                 self.ready_waiters.push(reply);
                 self.tell_ready_waiters(now);

@@ -270,7 +270,7 @@ fn a_member_in_quarantine_is_not_ready() {
     let mut driver = TestDriver::of_cell(false);
     let now = driver.now;
     let waiters = [oneshot::channel(), oneshot::channel()].map(|(reply, answer)| {
-        driver.command(now, Command::Ready { reply });
+        driver.command(now, Command::Ready(reply));
         answer
     });
     driver.tick_at(now);
