@@ -8,7 +8,6 @@ use paxoslease_holder::{Change, Status};
 
 use super::Driver;
 use super::counters::Outcome;
-use super::semaphores::PermitAcquire;
 use crate::request::{Answer, Hint, ReplyTo, Request, RequestKind};
 
 impl Driver {
@@ -35,11 +34,7 @@ impl Driver {
         let refused = match request {
             Request::Acquire { lease, ttl, wait, permits: Some(permits), .. } => {
                 let label = Label::new(lease.name(), lease.holder());
-                return self.acquire_permit(
-                    now,
-                    PermitAcquire::new(token, label, permits, ttl),
-                    wait,
-                );
+                return self.acquire_permit(now, token, label, permits, (ttl, wait));
             }
             Request::Acquire { lease, ttl, wait, permits: None, .. } => {
                 let (name, holder) = (lease.name(), lease.holder());

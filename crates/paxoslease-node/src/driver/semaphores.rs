@@ -29,7 +29,7 @@ pub(super) struct Semaphores {
 }
 
 /// An acquire of a permit.
-pub(super) struct PermitAcquire {
+struct PermitAcquire {
     /// The token of the caller's request.
     token: Token,
     /// The name of the semaphore, and the holder.
@@ -50,23 +50,6 @@ pub(super) struct PermitAcquire {
 }
 
 impl PermitAcquire {
-    pub(super) const fn new(token: Token, label: Label, permits: Permits, ttl: Duration) -> Self {
-        Self {
-            token,
-            label,
-            permits,
-            ttl,
-            asked_at: Instant::ZERO,
-            wait_until: Instant::ZERO,
-            first: 0,
-            tried: 0,
-            requested: 0,
-            is_waiting: false,
-            is_decided: false,
-            held: None,
-        }
-    }
-
     fn permit(&self, number: NonZeroU8) -> Label {
         self.label.permit(number).expect("the longest name was made first")
     }
@@ -89,18 +72,35 @@ const fn bit(number: NonZeroU8) -> u64 {
 }
 
 impl Driver {
-    pub(super) fn acquire_permit(&mut self, now: Instant, acquire: PermitAcquire, wait: Duration) {
-        if let Err(error) = acquire.label.permit(acquire.permits.count()) {
-            return self.reply(now, acquire.token, Answer::Name(error));
+    pub(super) fn acquire_permit(
+        &mut self,
+        now: Instant,
+        token: Token,
+        label: Label,
+        permits: Permits,
+        (ttl, wait): (Duration, Duration),
+    ) {
+        if let Err(error) = label.permit(permits.count()) {
+            return self.reply(now, token, Answer::Name(error));
         }
         let semaphores = &mut self.semaphores;
         semaphores.next = semaphores.next.wrapping_add(1);
-        let first = semaphores.next % acquire.permits.count();
-        let (token, wait_until) = (acquire.token, now.after(wait));
         // Behind others that wait, there is nothing to try.
-        let is_crowded = semaphores.waiting.contains_key(acquire.label.name().as_bytes());
-        let acquire = PermitAcquire { asked_at: now, wait_until, first, ..acquire };
-        let slot = semaphores.acquires.insert(acquire);
+        let is_crowded = semaphores.waiting.contains_key(label.name().as_bytes());
+        let slot = semaphores.acquires.insert(PermitAcquire {
+            token,
+            label,
+            permits,
+            ttl,
+            asked_at: now,
+            wait_until: now.after(wait),
+            first: semaphores.next % permits.count(),
+            tried: 0,
+            requested: 0,
+            is_waiting: false,
+            is_decided: false,
+            held: None,
+        });
         semaphores.by_token.insert(token.0, slot);
         if is_crowded && !wait.is_zero() {
             self.wait_for_permits(now, slot);

@@ -147,15 +147,8 @@ impl Session {
         self.inflight += 1;
         let command = self.first + self.expected.len() as u64;
         let owner = Owner::Reply { session: self.conn.index(), command };
-        let ask = turn.common.pending.insert(PendingRequest {
-            owner,
-            label,
-            waits: false,
-            only_ttl: false,
-            notify,
-            claim: None,
-            entry: None,
-        });
+        let request = PendingRequest { owner, label, notify, ..PendingRequest::default() };
+        let ask = turn.common.pending.insert(request);
         self.notifies.extend(id.map(|id| (id, ask)));
         self.expected.push_back(Expected::new(self.protocol, State::Pending(ask)));
         Ok(ask)
