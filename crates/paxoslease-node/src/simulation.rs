@@ -32,7 +32,7 @@ use sockets::{Lines, SimulatedSockets};
 use writer::Writer;
 
 /// One end of a simulated connection.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct EndId {
     /// The number of the connection.
     pub pipe: u64,
