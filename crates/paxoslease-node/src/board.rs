@@ -21,7 +21,7 @@ const STALE_AFTER: Duration = Duration::from_secs(5);
 pub(crate) struct Board {
     settings: Settings,
     /// Whether the node found its stable record when it started.
-    has_record: bool,
+    pub(crate) has_record: bool,
     disk_problem: DiskProblem,
     tls: CurrentTls,
     /// By shard, with the time of the report.
@@ -40,10 +40,6 @@ impl Board {
         let parts = vec![(Instant::ZERO, part); usize::from(settings.shards.get())];
         let (settings, parts) = (settings.clone(), Mutex::new(parts));
         Self { settings, has_record, disk_problem, tls, parts }
-    }
-
-    pub(crate) const fn has_record(&self) -> bool {
-        self.has_record
     }
 
     /// Takes the report of a shard. The gauges describe the whole node.

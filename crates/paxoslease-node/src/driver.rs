@@ -399,7 +399,7 @@ impl Driver {
         let next = [
             self.shard.poll_timeout(),
             self.guards.next_at(),
-            Some(self.peers.next_alarm_at()),
+            Some(self.peers.next_alarm_at),
             Some(self.housekeeping_at),
             Some(self.publish_at),
             self.leaving_until,
@@ -572,7 +572,7 @@ impl Driver {
             acceptor_bytes: self.shard.acceptor_bytes() as u64,
             waiters: self.shard.waiters() as u64,
             waiting: self.waiting(),
-            rates: self.counters.rates(),
+            rates: self.counters.rates,
             ready: self.is_ready(now),
             longest_turn: self.longest_turn,
             guards: self.guards.len() as u64,

@@ -125,7 +125,7 @@ impl EventLoop {
             let Self { driver, conns: sockets, clients, .. } = &mut self;
             Turn { now, driver, sockets, clients }.run(&mut posts);
             self.wake();
-            if self.clients.have_left() {
+            if self.clients.left {
                 self.client_listener = None;
             }
             let done = self.clients.are_done();

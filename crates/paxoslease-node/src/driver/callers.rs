@@ -190,7 +190,7 @@ impl Driver {
     /// The quarantine of this node, if it is in one.
     pub(super) fn quarantine(&self, now: Instant) -> Option<Quarantine> {
         let remaining = self.shard.quarantine_remaining(now);
-        let has_record = self.board.has_record();
+        let has_record = self.board.has_record;
         (!remaining.is_zero()).then_some(Quarantine { remaining, has_record })
     }
 
