@@ -3,8 +3,8 @@
 use paxoslease_core::Record;
 use paxoslease_holder::transport::{self, Subscription};
 
+use crate::board::ShardStatus;
 use crate::request::{ReplyTo, Request};
-use crate::status::ShardStatus;
 
 pub(crate) enum Command {
     /// A request of another thread, for a holder elsewhere.

@@ -44,12 +44,11 @@ use semaphores::Semaphores;
 pub(crate) use sockets::Sockets;
 pub use sockets::{ConnId, Connections};
 
-use crate::board::Board;
+use crate::board::{Board, QUEUED_NAMES_MAX, ShardStatus};
 use crate::clock::CounterBound;
 use crate::command::Command;
 use crate::log_throttle::LogThrottle;
 use crate::request::{Answer, Hint, ReplyTo};
-use crate::status::{QUEUED_NAMES_MAX, ShardStatus};
 
 /// How often entries are swept without load.
 const HOUSEKEEPING: Duration = Duration::from_millis(50);

@@ -10,10 +10,9 @@ use paxoslease_tls::rcgen::{
 };
 
 use super::*;
-use crate::board::Board;
+use crate::board::{Board, ShardStatus};
 use crate::config::Config;
 use crate::driver::tests::published;
-use crate::status::ShardStatus;
 use crate::tls::{CurrentTls, TlsError};
 
 fn refusal(cert: &Path, key: &Path, ca: &Path) -> String {
