@@ -88,9 +88,9 @@ impl Board {
         let settings = &self.settings;
         let members = settings.cell.members();
         Status {
-            cell: settings.cell_name().as_str().to_owned(),
+            cell: settings.config.cell.clone(),
             node: settings.node.get(),
-            role: settings.role,
+            role: settings.config.role,
             members: members.iter().map(|member| member.get()).collect(),
             max_lease: settings.cell.max_lease().as_duration(),
             shards: settings.shards.get(),

@@ -359,6 +359,6 @@ impl Node {
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let settings = &self.shared.settings;
-        write!(f, "Node({} of {:?})", settings.node, settings.cell_name().as_str())
+        write!(f, "Node({} of {:?})", settings.node, settings.config.cell)
     }
 }
