@@ -22,6 +22,10 @@ pub(super) enum Requirement {
 }
 
 impl Command {
+    pub(super) fn usage(self) -> &'static str {
+        SPECS[self as usize].usage
+    }
+
     pub(super) const fn requires(self, args: &[&[u8]]) -> Requirement {
         match self {
             // The third argument is FORCE.
