@@ -78,7 +78,7 @@ impl Driver {
     pub(super) fn withdraw(&mut self, now: Instant, from: ReplyTo, name: Name<'_>, answer: Answer) {
         for kind in [RequestKind::Acquire, RequestKind::Try] {
             let token = from.token(kind);
-            if let Some(slot) = self.semaphores.slot_of(token) {
+            if let Some(slot) = self.semaphores.by_token.get(&token.0).copied() {
                 return self.permit_decided(now, slot, answer);
             }
             if self.shard.abandon(now, name, token) {

@@ -21,7 +21,7 @@ use crate::request::{Answer, ReplyTo, RequestKind};
 pub(super) struct Semaphores {
     acquires: Slab<PermitAcquire>,
     /// The slots of those whose caller waits for an answer.
-    by_token: BTreeMap<u64, usize>,
+    pub(super) by_token: BTreeMap<u64, usize>,
     /// How many queue for each semaphore, by its name.
     waiting: BTreeMap<Box<[u8]>, usize>,
     /// Where the next acquire begins, so that acquires spread over the permits.
@@ -52,12 +52,6 @@ struct PermitAcquire {
 impl PermitAcquire {
     fn permit(&self, number: NonZeroU8) -> Label {
         self.label.permit(number).expect("the longest name was made first")
-    }
-}
-
-impl Semaphores {
-    pub(super) fn slot_of(&self, token: Token) -> Option<usize> {
-        self.by_token.get(&token.0).copied()
     }
 }
 
