@@ -119,13 +119,13 @@ impl Running {
         let tls = tls.with_clients(client_tls);
         let wishes = settings.wishes(wall_counter());
         let mut listener = listen(config, listener)?;
-        let (mut clients, mut front, recorder) = match service {
+        let (clients, mut front, recorder) = match service {
             None => (None, None, None),
-            Some(Service { clients, front, recorder, .. }) => {
-                (clients.map(ready_to_accept).transpose()?, Some(front), recorder)
-            }
+            Some(Service { clients, front, recorder, .. }) => (clients, Some(front), recorder),
         };
-        let seed = random()?;
+        let clients = clients.map(non_blocking).transpose();
+        let mut clients = clients.map_err(refused("the clients' socket"))?;
+        let seed = getrandom::u64().map_err(io::Error::other).map_err(refused("randomness"))?;
         let count = usize::from(settings.shards.get());
         let event_queue = || refused("an event queue");
         let polls: Vec<Poll> =
@@ -149,7 +149,10 @@ impl Running {
         span.in_scope(|| explain(config.role, &startup));
         let writer = writer(folder, &startup, &mailboxes)?;
         let clock = Clock::system();
-        let disk_problem = disk_problem(writer.as_ref());
+        let disk_problem: DiskProblem = match &writer {
+            Some(writer) => Box::new(writer.problem()),
+            None => Box::new(|| None),
+        };
         let board =
             Arc::new(Board::new(&settings, startup.has_record(), disk_problem, tls.clone()));
         let waiting = Arc::<Waiting>::default();
@@ -317,12 +320,8 @@ fn listen(
             .to_socket_addrs()
             .and_then(|found| TcpListener::bind(found.collect::<Vec<_>>().as_slice())),
     };
-    let listening = bound.and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        Ok(mio::net::TcpListener::from_std(listener))
-    });
     let refused = |source| StartError::Listen { address: address.to_owned(), source };
-    listening.map(Some).map_err(refused)
+    bound.and_then(non_blocking).map(Some).map_err(refused)
 }
 
 fn writer(
@@ -350,18 +349,7 @@ pub(crate) fn command_sender<S: Send + 'static>(
     })
 }
 
-fn ready_to_accept(clients: TcpListener) -> Result<mio::net::TcpListener, StartError> {
-    clients.set_nonblocking(true).map_err(refused("the clients' socket"))?;
-    Ok(mio::net::TcpListener::from_std(clients))
-}
-
-fn disk_problem(writer: Option<&Arc<RecordWriter>>) -> DiskProblem {
-    match writer {
-        Some(writer) => Box::new(writer.problem()),
-        None => Box::new(|| None),
-    }
-}
-
-fn random() -> Result<u64, StartError> {
-    getrandom::u64().map_err(|error| refused("randomness")(io::Error::other(error)))
+fn non_blocking(listener: TcpListener) -> io::Result<mio::net::TcpListener> {
+    listener.set_nonblocking(true)?;
+    Ok(mio::net::TcpListener::from_std(listener))
 }
