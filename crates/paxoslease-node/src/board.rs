@@ -9,8 +9,13 @@ use paxoslease_core::Instant;
 use paxoslease_holder::Status;
 
 use crate::config::Settings;
-use crate::status::{self, ShardStatus};
 use crate::tls::CurrentTls;
+
+/// How many names with waiters a status shows.
+pub(crate) const QUEUED_NAMES_MAX: usize = 20;
+
+/// The status of one shard. The board fills in the fields that describe the node and its cell.
+pub(crate) type ShardStatus = Status;
 
 /// Describes the problem of the disk, if there is one.
 pub(crate) type DiskProblem = Box<dyn Fn() -> Option<String> + Send + Sync>;
@@ -21,7 +26,7 @@ const STALE_AFTER: Duration = Duration::from_secs(5);
 pub(crate) struct Board {
     settings: Settings,
     /// Whether the node found its stable record when it started.
-    has_record: bool,
+    pub(crate) has_record: bool,
     disk_problem: DiskProblem,
     tls: CurrentTls,
     /// By shard, with the time of the report.
@@ -40,10 +45,6 @@ impl Board {
         let parts = vec![(Instant::ZERO, part); usize::from(settings.shards.get())];
         let (settings, parts) = (settings.clone(), Mutex::new(parts));
         Self { settings, has_record, disk_problem, tls, parts }
-    }
-
-    pub(crate) const fn has_record(&self) -> bool {
-        self.has_record
     }
 
     /// Takes the report of a shard. The gauges describe the whole node.
@@ -87,9 +88,9 @@ impl Board {
         let settings = &self.settings;
         let members = settings.cell.members();
         Status {
-            cell: settings.cell_name().as_str().to_owned(),
+            cell: settings.config.cell.clone(),
             node: settings.node.get(),
-            role: settings.role,
+            role: settings.config.role,
             members: members.iter().map(|member| member.get()).collect(),
             max_lease: settings.cell.max_lease().as_duration(),
             shards: settings.shards.get(),
@@ -102,5 +103,38 @@ impl Board {
 
 /// Joins the statuses of all shards of a node.
 pub(crate) fn join<'a>(parts: impl IntoIterator<Item = &'a ShardStatus>) -> ShardStatus {
-    parts.into_iter().cloned().reduce(status::join).unwrap_or_default()
+    parts.into_iter().cloned().reduce(join_two).unwrap_or_default()
+}
+
+/// Joins the statuses of two shards of one node.
+fn join_two(mut one: ShardStatus, other: ShardStatus) -> ShardStatus {
+    one.quarantine_remaining = one.quarantine_remaining.max(other.quarantine_remaining);
+    one.ready &= other.ready;
+    one.longest_turn = one.longest_turn.max(other.longest_turn);
+    one.leases += other.leases;
+    one.acceptor_bytes += other.acceptor_bytes;
+    one.waiters += other.waiters;
+    one.waiting.extend(other.waiting);
+    one.waiting.sort_by_key(|queued| std::cmp::Reverse(queued.waiters));
+    one.waiting.truncate(QUEUED_NAMES_MAX);
+    one.rates.acquires += other.rates.acquires;
+    one.rates.renewals += other.rates.renewals;
+    one.rates.releases += other.rates.releases;
+    one.guards += other.guards;
+    one.rounds_in_flight += other.rounds_in_flight;
+    one.ballots_remaining_ratio = one.ballots_remaining_ratio.min(other.ballots_remaining_ratio);
+    one.ballot_problem = one.ballot_problem.or(other.ballot_problem);
+    for theirs in other.peers {
+        match one.peers.iter_mut().find(|ours| ours.node == theirs.node) {
+            Some(ours) => {
+                ours.up &= theirs.up;
+                ours.rtt = ours.rtt.max(theirs.rtt);
+                ours.quarantine_remaining =
+                    ours.quarantine_remaining.max(theirs.quarantine_remaining);
+                ours.problem = ours.problem.take().or(theirs.problem);
+            }
+            None => one.peers.push(theirs),
+        }
+    }
+    one
 }

@@ -68,24 +68,15 @@ impl CounterBound {
 ///
 /// A loop computes when it wants to run again from the reading at the beginning of its turn. So a
 /// long turn counts as late, with no second reading of the clock.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct PauseDetector {
-    threshold: Duration,
     back_at: Instant,
     due_at: Option<Instant>,
 }
 
-impl Default for PauseDetector {
-    fn default() -> Self {
-        Self::new(Duration::from_millis(100))
-    }
-}
-
 impl PauseDetector {
-    /// Ignores delays of up to `threshold`.
-    pub(crate) const fn new(threshold: Duration) -> Self {
-        Self { threshold, back_at: Instant::ZERO, due_at: None }
-    }
+    /// Shorter delays are ignored.
+    const THRESHOLD: Duration = Duration::from_millis(100);
 
     /// Before blocking: the time when the loop wants to run again. A time before the turn began
     /// means "at once".
@@ -97,7 +88,7 @@ impl PauseDetector {
     pub(crate) fn back(&mut self, now: Instant) -> Option<Duration> {
         self.back_at = now;
         let late = now.since(self.due_at.take()?);
-        (late > self.threshold).then_some(late)
+        (late > Self::THRESHOLD).then_some(late)
     }
 }
 

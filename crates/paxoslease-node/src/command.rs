@@ -3,8 +3,8 @@
 use paxoslease_core::Record;
 use paxoslease_holder::transport::{self, Subscription};
 
+use crate::board::ShardStatus;
 use crate::request::{ReplyTo, Request};
-use crate::status::ShardStatus;
 
 pub(crate) enum Command {
     /// A request of another thread, for a holder elsewhere.
@@ -12,13 +12,9 @@ pub(crate) enum Command {
     /// A request of a handle or a guard of this process.
     Serve(transport::Request),
     Watch(Subscription),
-    Status {
-        reply: oneshot::Sender<ShardStatus>,
-    },
+    Status(oneshot::Sender<ShardStatus>),
     /// Answered once a majority can be reached.
-    Ready {
-        reply: oneshot::Sender<()>,
-    },
+    Ready(oneshot::Sender<()>),
     RecordWritten(Record),
     /// Hand over what is held, then leave.
     Stop,

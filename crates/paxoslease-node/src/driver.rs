@@ -44,12 +44,11 @@ use semaphores::Semaphores;
 pub(crate) use sockets::Sockets;
 pub use sockets::{ConnId, Connections};
 
-use crate::board::Board;
+use crate::board::{Board, QUEUED_NAMES_MAX, ShardStatus};
 use crate::clock::CounterBound;
 use crate::command::Command;
 use crate::log_throttle::LogThrottle;
 use crate::request::{Answer, Hint, ReplyTo};
-use crate::status::{QUEUED_NAMES_MAX, ShardStatus};
 
 /// How often entries are swept without load.
 const HOUSEKEEPING: Duration = Duration::from_millis(50);
@@ -312,13 +311,13 @@ impl Driver {
                 self.subscriptions.push(subscription);
                 self.set_watched();
             }
-            Command::Status { reply } => {
+            Command::Status(reply) => {
                 // The board is never behind a status that a caller has seen.
                 self.show(now);
                 // The caller may have left.
                 let _gone = reply.send(self.status(now));
             }
-            Command::Ready { reply } => {
+            Command::Ready(reply) => {
                 self.ready_waiters.retain(|reply| !reply.is_closed());
                 self.ready_waiters.push(reply);
                 self.tell_ready_waiters(now);
@@ -399,7 +398,7 @@ impl Driver {
         let next = [
             self.shard.poll_timeout(),
             self.guards.next_at(),
-            Some(self.peers.next_alarm_at()),
+            Some(self.peers.next_alarm_at),
             Some(self.housekeeping_at),
             Some(self.publish_at),
             self.leaving_until,
@@ -572,7 +571,7 @@ impl Driver {
             acceptor_bytes: self.shard.acceptor_bytes() as u64,
             waiters: self.shard.waiters() as u64,
             waiting: self.waiting(),
-            rates: self.counters.rates(),
+            rates: self.counters.rates,
             ready: self.is_ready(now),
             longest_turn: self.longest_turn,
             guards: self.guards.len() as u64,

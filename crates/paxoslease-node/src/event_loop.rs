@@ -125,7 +125,7 @@ impl EventLoop {
             let Self { driver, conns: sockets, clients, .. } = &mut self;
             Turn { now, driver, sockets, clients }.run(&mut posts);
             self.wake();
-            if self.clients.have_left() {
+            if self.clients.left {
                 self.client_listener = None;
             }
             let done = self.clients.are_done();
@@ -146,10 +146,7 @@ impl EventLoop {
         let done_at = self.clock.now();
         events.clear();
         let unfinished = self.conns.unfinished()
-            || [&self.listener, &self.client_listener]
-                .into_iter()
-                .flatten()
-                .any(Listener::unfinished);
+            || [&self.listener, &self.client_listener].into_iter().flatten().any(|one| one.more);
         if unfinished || self.mailbox.is_filled() {
             self.poll_for(events, Duration::ZERO);
             return done_at;
@@ -187,8 +184,8 @@ impl EventLoop {
         for event in events {
             match event.token() {
                 WAKER => {}
-                LISTENER => self.listener.iter_mut().for_each(Listener::note),
-                CLIENTS => self.client_listener.iter_mut().for_each(Listener::note),
+                LISTENER => self.listener.iter_mut().for_each(|listener| listener.more = true),
+                CLIENTS => self.client_listener.iter_mut().for_each(|one| one.more = true),
                 token => self.conns.note(token, event),
             }
         }

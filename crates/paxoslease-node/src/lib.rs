@@ -47,7 +47,6 @@ mod request;
 #[doc(hidden)]
 pub mod simulation;
 mod stable;
-mod status;
 mod tls;
 #[cfg(feature = "trace")]
 mod trace;

@@ -271,7 +271,7 @@ impl Node {
         let (mut answers, mut parts) = (Vec::new(), Vec::new());
         for send in &self.shared.senders {
             let (reply, answer) = oneshot::channel();
-            send(Command::Status { reply }).map_err(|_| AskError::Stopped)?;
+            send(Command::Status(reply)).map_err(|_| AskError::Stopped)?;
             answers.push(answer);
         }
         for answer in answers {
@@ -302,7 +302,7 @@ impl Node {
     pub async fn ready(&self) -> Result<(), AskError> {
         for send in &self.shared.senders {
             let (reply, answer) = oneshot::channel();
-            send(Command::Ready { reply }).map_err(|_| AskError::Stopped)?;
+            send(Command::Ready(reply)).map_err(|_| AskError::Stopped)?;
             answer.await.map_err(|_| AskError::Stopped)?;
         }
         Ok(())
@@ -359,6 +359,6 @@ impl Node {
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let settings = &self.shared.settings;
-        write!(f, "Node({} of {:?})", settings.node, settings.cell_name().as_str())
+        write!(f, "Node({} of {:?})", settings.node, settings.config.cell)
     }
 }

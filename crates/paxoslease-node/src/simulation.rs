@@ -25,14 +25,14 @@ use crate::front::{FrontEnd, Waiting};
 use crate::mailbox::Mailbox;
 use crate::node::{Node, Run, Shared, command_sender, make_driver};
 pub use crate::stable::VolatileFiles;
-use crate::stable::{Folder, StableError, Startup, Wishes};
+use crate::stable::{Folder, StableError, Startup};
 use crate::tls::CurrentTls;
 use crate::turn::{Clients, Mailboxes, Post, Turn};
 use sockets::{Lines, SimulatedSockets};
 use writer::Writer;
 
 /// One end of a simulated connection.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct EndId {
     /// The number of the connection.
     pub pipe: u64,
@@ -197,12 +197,7 @@ impl Process {
         let mut settings = config.settings().expect("worlds have valid settings");
         settings.rules = rules;
         let wall_counter = wall_counter_at(wall_millis);
-        let wishes = Wishes {
-            new_cell: settings.new_cell,
-            reset: settings.reset_stable_record,
-            max_lease: settings.cell.max_lease(),
-            counter: wall_counter,
-        };
+        let wishes = settings.wishes(wall_counter);
         let folder = files.map(|files| Folder::open_volatile(files, settings.node));
         let mut folder = folder.transpose()?;
         let startup = match &mut folder {

@@ -154,18 +154,6 @@ impl TlsContext {
             not_after,
         })
     }
-
-    /// The calling side of a connection to `node`. Nothing is sent before the first `flush`.
-    fn dial(&self, tcp: TcpStream, node: NodeId) -> io::Result<Stream> {
-        let conn = ClientConnection::new(Arc::clone(&self.client), self.names.of(node));
-        Stream::tls(conn, tcp, OtherEnd::Peer(self.names.clone()))
-    }
-
-    /// The called side of a connection. The caller's Hello names its node, which is checked then.
-    fn accept(&self, tcp: TcpStream) -> io::Result<Stream> {
-        let conn = ServerConnection::new(Arc::clone(&self.mutual));
-        Stream::tls(conn, tcp, OtherEnd::Peer(self.names.clone()))
-    }
 }
 
 /// How new connections are made: in clear, or with the latest certificates.
@@ -205,16 +193,18 @@ impl CurrentTls {
         Some(Arc::clone(&current))
     }
 
-    /// Like [`TlsContext::dial`], or in clear.
+    /// The calling side of a connection to `node`. Nothing is sent before the first `flush`.
     pub(crate) fn dial(&self, tcp: TcpStream, node: NodeId) -> io::Result<Stream> {
         let Some(tls) = self.current() else { return Ok(Stream::Plain(tcp)) };
-        tls.dial(tcp, node)
+        let conn = ClientConnection::new(Arc::clone(&tls.client), tls.names.of(node));
+        Stream::tls(conn, tcp, OtherEnd::Peer(tls.names.clone()))
     }
 
-    /// Like [`TlsContext::accept`], or in clear.
+    /// The called side of a connection. The caller's Hello names its node, which is checked then.
     pub(crate) fn accept(&self, tcp: TcpStream) -> io::Result<Stream> {
         let Some(tls) = self.current() else { return Ok(Stream::Plain(tcp)) };
-        tls.accept(tcp)
+        let conn = ServerConnection::new(Arc::clone(&tls.mutual));
+        Stream::tls(conn, tcp, OtherEnd::Peer(tls.names.clone()))
     }
 
     /// The called side of a client's connection. A client that does not use TLS although it must

@@ -15,20 +15,16 @@ use crate::front::{ClientSockets, FrontEnd, ShardHandle};
 use crate::mailbox::Mailbox;
 use crate::request::{Answer, Hint, ReplyTo, Request};
 
-/// What is posted to a shard's thread; `S` is for its sockets.
+/// What is posted to a shard's thread; `S` is for its sockets. Requests come from the front-end of
+/// another shard, and answers for this one have the numbers of its requests. A watch says whether
+/// the front-end of that shard wants hints. Done: the front-ends of all shards have told their
+/// clients that the node stops.
 pub(crate) enum Post<S> {
     Command(Command),
-    /// Requests of another shard's front-end.
     Requests(Vec<(ReplyTo, Request<'static>)>),
-    /// Answers for this shard's front-end, by the number of the request.
     Answers(Vec<(u64, Answer)>),
     Hints(Vec<Hint>),
-    /// Whether the front-end of that shard wants hints.
-    Watch {
-        origin: u16,
-        on: bool,
-    },
-    /// The front-ends of all shards have told their clients that the node stops.
+    Watch { origin: u16, on: bool },
     Done,
     Sockets(S),
 }

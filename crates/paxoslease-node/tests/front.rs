@@ -27,6 +27,7 @@ struct Seen {
 
 /// Asks for a name of the other shard when a client sends anything. When the node stops, withdraws
 /// that only after the other shard could have ended.
+#[derive(Default)]
 struct Late {
     shard: u16,
     name: String,
@@ -95,8 +96,7 @@ fn a_shard_that_stops_waits_for_requests_that_others_withdraw() {
         let (seen, name) = (Arc::clone(&seen), name.clone());
         move |shard| {
             let (seen, name) = (Arc::clone(&seen), name.clone());
-            let (is_leaving, has_asked, has_abandoned) = (false, false, false);
-            let front = Late { shard, name, seen, is_leaving, has_asked, has_abandoned };
+            let front = Late { shard, name, seen, ..Late::default() };
             Box::new(front) as Box<dyn FrontEnd>
         }
     };

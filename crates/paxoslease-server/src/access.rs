@@ -104,6 +104,9 @@ pub(crate) enum Denied {
     NotPermitted { bearer: Option<String>, verb: Verb, name: Option<String> },
 }
 
+/// Whether something is permitted.
+type Verdict = Result<(), Denied>;
+
 /// Reduces the status of a cell to what a token without `admin` may see: whether leases can be
 /// acquired, and why not.
 pub(crate) fn shorten_status(status: &mut serde_json::Value) {
@@ -232,17 +235,12 @@ impl Rules {
     }
 
     /// Whether there is a valid token, if one is required.
-    pub(crate) fn admits(&self, place: Option<Place>) -> Result<(), Denied> {
+    pub(crate) fn admits(&self, place: Option<Place>) -> Verdict {
         if self.is_open() { Ok(()) } else { self.bearer(place).map(drop) }
     }
 
     /// Whether something is permitted for a name.
-    pub(crate) fn permits(
-        &self,
-        place: Option<Place>,
-        verb: Verb,
-        name: &str,
-    ) -> Result<(), Denied> {
+    pub(crate) fn permits(&self, place: Option<Place>, verb: Verb, name: &str) -> Verdict {
         self.permits_some(place, verb, Some(name), |pattern| covers(pattern, name))
     }
 
@@ -253,12 +251,7 @@ impl Rules {
     }
 
     /// Whether something is permitted for any name with this prefix.
-    pub(crate) fn permits_within(
-        &self,
-        place: Option<Place>,
-        verb: Verb,
-        prefix: &str,
-    ) -> Result<(), Denied> {
+    pub(crate) fn permits_within(&self, place: Option<Place>, verb: Verb, prefix: &str) -> Verdict {
         let name = Some(prefix).filter(|prefix| !prefix.is_empty());
         self.permits_some(place, verb, name, |pattern| covers_within(pattern, prefix))
     }
@@ -271,11 +264,7 @@ impl Rules {
     }
 
     /// Whether any name that a pattern matches may be read.
-    pub(crate) fn permits_watch(
-        &self,
-        place: Option<Place>,
-        pattern: &NamePattern,
-    ) -> Result<(), Denied> {
+    pub(crate) fn permits_watch(&self, place: Option<Place>, pattern: &NamePattern) -> Verdict {
         match pattern.prefix() {
             Some(prefix) => self.permits_within(place, Verb::Read, prefix),
             None => self.permits(place, Verb::Read, pattern.stem()),
@@ -288,7 +277,7 @@ impl Rules {
         verb: Verb,
         name: Option<&str>,
         suits: impl Fn(&NamePattern) -> bool,
-    ) -> Result<(), Denied> {
+    ) -> Verdict {
         if self.is_open() {
             return Ok(());
         }

@@ -32,10 +32,11 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 const DROPPED: &str = "paxoslease_audit_dropped_total";
 
 /// What happened.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Debug)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Event {
     /// A client was told that it holds a lease.
+    #[default]
     Granted,
     /// A client released a lease.
     Released,
@@ -50,7 +51,7 @@ pub(crate) enum Event {
 }
 
 /// One line. Its time and node are added when it is put into the queue.
-#[derive(Clone, PartialEq, Eq, Serialize, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Serialize, Debug)]
 pub(crate) struct Entry {
     pub(crate) event: Event,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,22 +80,9 @@ fn as_text<S: Serializer>(fence: &Option<u64>, serializer: S) -> Result<S::Ok, S
 }
 
 impl Entry {
-    pub(crate) fn new(event: Event) -> Self {
-        Self {
-            event,
-            name: None,
-            holder: None,
-            fence: None,
-            token: None,
-            client: None,
-            result: None,
-            count: None,
-        }
-    }
-
     /// An event of a client's lease.
     pub(crate) fn of(event: Event, name: &str, fence: Option<u64>) -> Self {
-        Self { name: Some(name.to_owned()), fence, ..Self::new(event) }
+        Self { event, name: Some(name.to_owned()), fence, ..Self::default() }
     }
 
     pub(crate) fn by(self, client: impl fmt::Display, token: Option<String>) -> Self {
@@ -109,7 +97,8 @@ impl Entry {
         };
         let result = Some(Denied::REASONS[denied.reason()]);
         let count = (count > 1).then_some(count);
-        Self { name, result, count, ..Self::new(Event::Refused).by(client, token) }
+        let (event, client) = (Event::Refused, Some(client.to_string()));
+        Self { event, name, token, client, result, count, ..Self::default() }
     }
 
     /// Its memory in bytes.

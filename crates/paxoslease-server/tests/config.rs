@@ -4,40 +4,6 @@
 use paxoslease_node::{Config as NodeConfig, Tls};
 use paxoslease_server::{Access, ClientTls, Config, TokenHash, Verb};
 
-const WHOLE: &str = r#"
-cell = "prod-eu"
-
-[listen]
-peers = "0.0.0.0:7401"
-clients = "0.0.0.0:7400"
-http = "127.0.0.1:0"
-peers_out_of_reach = true
-
-[tls]
-cert = "cert.pem"
-key = "key.pem"
-ca = "ca.pem"
-clients = "mutual"
-
-[[access]]
-name = "ci"
-token_sha256 = "0101010101010101010101010101010101010101010101010101010101010101"
-names = ["jobs/*", "deploy"]
-may = ["acquire", "read", "admin"]
-leases = 7
-
-[[access]]
-token_sha256 = "0202020202020202020202020202020202020202020202020202020202020202"
-names = ["*"]
-may = ["read"]
-
-[limits]
-leases = 1_000
-connections = 100
-inflight_per_connection = 50
-acquires_per_second = 1_000
-"#;
-
 #[test]
 fn keys_of_the_daemon_and_of_its_node_are_read_from_one_file() {
     let tls = Tls::new("cert.pem", "key.pem", "ca.pem");
@@ -56,7 +22,7 @@ fn keys_of_the_daemon_and_of_its_node_are_read_from_one_file() {
     expected.limits.connections = 100;
     expected.limits.inflight_per_connection = 50;
     expected.limits.acquires_per_second = Some(1000);
-    assert_eq!(Config::from_toml(WHOLE), Ok(expected));
+    assert_eq!(Config::from_toml(include_str!("config.toml")), Ok(expected));
     let defaults = Config::new(NodeConfig::new("", 0));
     assert_eq!(Config::from_toml("[listen]\n[limits]\n[tls]"), Ok(defaults));
 }

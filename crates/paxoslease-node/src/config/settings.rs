@@ -5,15 +5,14 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
-use std::path::PathBuf;
 use std::thread;
-use std::time::Duration;
 
 use paxoslease_core::{Cell, Drift, NodeId, Rules, Ttl};
 use paxoslease_wire::CellName;
 
 use super::address::{KeyedAddress, check_listen, check_loopback, check_members};
-use super::{Config, ConfigError, Limits, Listen, Role, Timing, Tls};
+use super::{Config, ConfigError, Limits, Listen, Role, Timing};
+use crate::stable::Wishes;
 
 /// The most shards of a node.
 pub(super) const SHARDS_MAX: u16 = 256;
@@ -23,31 +22,24 @@ pub(super) const PEER_QUEUE_BYTES_MIN: usize = 512 << 10;
 /// The checked settings of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Settings {
-    cell_name: String,
+    /// As it was given.
+    pub(crate) config: Config,
     /// Members, M and drift.
     pub(crate) cell: Cell,
-    /// This node: a member of the cell if and only if `role` says so.
+    /// This node: a member of the cell if and only if its role says so.
     pub(crate) node: NodeId,
-    pub(crate) role: Role,
     /// The addresses of all members.
     pub(crate) members: BTreeMap<NodeId, String>,
-    /// Where to listen for peers. A proposer does not listen, and a cell of one need not.
-    pub(crate) listen: Option<String>,
-    pub(crate) data_dir: Option<PathBuf>,
-    pub(crate) tls: Option<Tls>,
     pub(crate) shards: NonZeroU16,
-    pub(crate) spin: Duration,
-    pub(crate) new_cell: bool,
-    pub(crate) reset_stable_record: bool,
-    pub(crate) timing: Timing,
-    pub(crate) limits: Limits,
     /// All rules, except in tests that switch one off.
     pub(crate) rules: Rules,
 }
 
 impl Settings {
-    pub(crate) fn cell_name(&self) -> CellName<'_> {
-        CellName::new(&self.cell_name).expect("checked when the settings were made")
+    /// How the node should start, by a wall clock that shows this counter.
+    pub(crate) fn wishes(&self, counter: u64) -> Wishes {
+        let Config { new_cell, ephemeral, reset_stable_record: reset, .. } = self.config;
+        Wishes { new_cell: new_cell || ephemeral, reset, max_lease: self.cell.max_lease(), counter }
     }
 
     /// All members except this node.
@@ -60,18 +52,19 @@ impl Settings {
     pub(crate) fn core_config(&self, seed: u64, shard_index: u16) -> paxoslease_core::Config {
         let share = |limit: u32| limit.div_ceil(u32::from(self.shards.get())) as usize;
         let defaults = paxoslease_core::Config::new(self.node, self.cell, seed);
-        let attempt_timeout = self.timing.attempt_timeout;
+        let Config { timing, limits, .. } = &self.config;
+        let attempt_timeout = timing.attempt_timeout;
         paxoslease_core::Config {
             // Shards must not pause for the same random times.
             seed: seed.wrapping_add(u64::from(shard_index)),
             attempt_timeout,
             attempt_timeout_min: defaults.attempt_timeout_min.min(attempt_timeout),
-            request_timeout: self.timing.request_timeout,
+            request_timeout: timing.request_timeout,
             limits: paxoslease_core::Limits {
-                entries_max: share(self.limits.leases),
-                text_bytes_max: self.limits.names_bytes.div_ceil(self.shards.get().into()) as usize,
-                rounds_max: share(self.limits.inflight),
-                waiters_max: share(self.limits.waiters),
+                entries_max: share(limits.leases),
+                text_bytes_max: limits.names_bytes.div_ceil(self.shards.get().into()) as usize,
+                rounds_max: share(limits.inflight),
+                waiters_max: share(limits.waiters),
                 ..defaults.limits
             },
             rules: self.rules,
@@ -106,20 +99,11 @@ impl Config {
         self.check_timing()?;
         self.check_limits()?;
         Ok(Settings {
-            cell_name: self.cell.clone(),
+            config: self.clone(),
             cell,
             node,
-            role: self.role,
             members,
-            listen: self.listen_for_peers().map(str::to_owned),
-            data_dir: self.data_dir.clone(),
-            tls: self.tls.clone(),
             shards: self.checked_shards()?,
-            spin: self.spin,
-            new_cell: self.new_cell || self.ephemeral,
-            reset_stable_record: self.reset_stable_record,
-            timing: self.timing,
-            limits: self.limits,
             rules: Rules::ALL,
         })
     }
@@ -244,6 +228,8 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn config() -> Config {
@@ -261,7 +247,7 @@ mod tests {
         let peers: Vec<_> = settings.peers().collect();
         assert_eq!(peers, [(node(1), "a:7401"), (node(3), "c:7401")]);
         assert_eq!(settings.cell.members(), [node(1), node(2), node(3)]);
-        assert_eq!(settings.cell_name().as_str(), "north");
+        assert_eq!(settings.config.cell, "north");
     }
 
     #[test]

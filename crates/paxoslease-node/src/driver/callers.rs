@@ -20,27 +20,14 @@ const HANDED_OVER_MAX: usize = 4096;
 
 type Reply<T, E> = oneshot::Sender<Result<T, E>>;
 
-/// A request that the core has not answered yet.
+/// A request that the core has not answered yet. A lease that is `renewed` gets a guard. No caller
+/// waits for a release in the background.
 pub(super) enum Pending {
-    Acquire {
-        caller: Caller,
-        label: Label,
-        /// Whether the lease gets a guard.
-        renewed: bool,
-    },
+    Acquire { caller: Caller, label: Label, renewed: bool },
     RenewGuard(GuardId),
     ReleaseGuard(Caller),
-    RenewTenure {
-        label: Label,
-        tenure: Tenure,
-        reply: Reply<(Belief, Ttl), RenewError>,
-    },
-    ReleaseTenure {
-        label: Label,
-        tenure: Tenure,
-        reply: Reply<(), ReleaseError>,
-    },
-    /// A release that no caller waits for.
+    RenewTenure { label: Label, tenure: Tenure, reply: Reply<(Belief, Ttl), RenewError> },
+    ReleaseTenure { label: Label, tenure: Tenure, reply: Reply<(), ReleaseError> },
     Background,
 }
 
@@ -203,7 +190,7 @@ impl Driver {
     /// The quarantine of this node, if it is in one.
     pub(super) fn quarantine(&self, now: Instant) -> Option<Quarantine> {
         let remaining = self.shard.quarantine_remaining(now);
-        let has_record = self.board.has_record();
+        let has_record = self.board.has_record;
         (!remaining.is_zero()).then_some(Quarantine { remaining, has_record })
     }
 

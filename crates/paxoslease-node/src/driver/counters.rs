@@ -73,7 +73,7 @@ pub(crate) struct Counters {
     releases: u64,
     /// Since [`Self::turn_rates`], and per second before that.
     lately: Rates,
-    rates: Rates,
+    pub(crate) rates: Rates,
     spans: Spans,
     pauses: u64,
     /// Changes that watchers of this process missed.
@@ -115,10 +115,6 @@ impl Counters {
     pub(crate) const fn released(&mut self) {
         self.releases += 1;
         self.lately.releases += 1;
-    }
-
-    pub(crate) const fn rates(&self) -> Rates {
-        self.rates
     }
 
     /// Ends an interval of counting of this length.
@@ -269,12 +265,12 @@ mod tests {
         counters.acquired(Outcome::Held);
         (0..8).for_each(|_| counters.renewed(Outcome::Granted));
         counters.released();
-        assert_eq!(counters.rates(), Rates::default());
+        assert_eq!(counters.rates, Rates::default());
         counters.turn_rates(Duration::from_secs(2));
         // Rounded up, so that a rare event is not shown as none.
-        assert_eq!(counters.rates(), Rates { acquires: 2, renewals: 4, releases: 1 });
+        assert_eq!(counters.rates, Rates { acquires: 2, renewals: 4, releases: 1 });
         counters.turn_rates(Duration::from_secs(2));
-        assert_eq!(counters.rates(), Rates::default());
+        assert_eq!(counters.rates, Rates::default());
     }
 
     fn publish(counters: &mut Counters, shard: &Shard) -> BTreeMap<String, f64> {

@@ -86,7 +86,7 @@ pub(crate) struct Peers {
     rng: Rng,
     /// When the next stranger may be complained of.
     complain_at: Instant,
-    next_alarm_at: Instant,
+    pub(crate) next_alarm_at: Instant,
     /// The set of peers that are up has changed since the last [`Self::take_changed`].
     changed: bool,
 }
@@ -371,10 +371,6 @@ impl Peers {
                 }
             }
         }
-    }
-
-    pub(crate) const fn next_alarm_at(&self) -> Instant {
-        self.next_alarm_at
     }
 
     /// Whether the set of peers that are up has changed since the last call.

@@ -35,11 +35,8 @@ impl Driver {
         let refused = match request {
             Request::Acquire { lease, ttl, wait, permits: Some(permits), .. } => {
                 let label = Label::new(lease.name(), lease.holder());
-                return self.acquire_permit(
-                    now,
-                    PermitAcquire::new(token, label, permits, ttl),
-                    wait,
-                );
+                let acquire = PermitAcquire::new(token, label, permits, ttl);
+                return self.acquire_permit(now, acquire, wait);
             }
             Request::Acquire { lease, ttl, wait, permits: None, .. } => {
                 let (name, holder) = (lease.name(), lease.holder());

@@ -4,7 +4,7 @@
 use paxoslease_core::NodeId;
 
 /// The number of a connection. Numbers of closed connections are used again.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ConnId(pub(crate) usize);
 
 impl ConnId {

@@ -22,13 +22,8 @@ use crate::tls::CurrentTls;
 
 const TTL: Duration = Duration::from_secs(10);
 
-/// The only member of a new cell.
-pub(crate) fn alone(clock: &Clock) -> Driver {
-    only_member(clock, true)
-}
-
 /// The only member of its cell; in quarantine unless the cell is new.
-fn only_member(clock: &Clock, new_cell: bool) -> Driver {
+pub(crate) fn only_member(clock: &Clock, new_cell: bool) -> Driver {
     let config = Config::new("test", 1).peer(1, "127.0.0.1:1").ephemeral().shards(1);
     let settings = config.settings().expect("valid");
     let max_lease = settings.cell.max_lease();
@@ -65,15 +60,9 @@ pub(crate) struct TestSockets {
     pub(crate) closed: Vec<ConnId>,
 }
 
-impl TestSockets {
-    pub(crate) const fn with_room(room: usize) -> Self {
-        Self { room, is_proven: true, closed: Vec::new() }
-    }
-}
-
 impl Default for TestSockets {
     fn default() -> Self {
-        Self::with_room(usize::MAX)
+        Self { room: usize::MAX, is_proven: true, closed: Vec::new() }
     }
 }
 
@@ -270,7 +259,7 @@ fn a_member_in_quarantine_is_not_ready() {
     let mut driver = TestDriver::of_cell(false);
     let now = driver.now;
     let waiters = [oneshot::channel(), oneshot::channel()].map(|(reply, answer)| {
-        driver.command(now, Command::Ready { reply });
+        driver.command(now, Command::Ready(reply));
         answer
     });
     driver.tick_at(now);

@@ -11,7 +11,7 @@ const ACCEPTED_MAX: usize = 256;
 pub(crate) struct Listener {
     socket: TcpListener,
     /// There may be more to accept.
-    more: bool,
+    pub(super) more: bool,
     /// The last attempt failed, and no event follows for it: try again in the next turn.
     again: bool,
 }
@@ -25,14 +25,6 @@ impl Listener {
         if let Err(error) = registry.register(&mut self.socket, token, Interest::READABLE) {
             tracing::error!(%error, "cannot listen");
         }
-    }
-
-    pub(super) const fn note(&mut self) {
-        self.more = true;
-    }
-
-    pub(super) const fn unfinished(&self) -> bool {
-        self.more
     }
 
     pub(super) fn accept(&mut self, mut take: impl FnMut(TcpStream)) {

@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 
 use super::*;
 use crate::clock::TimeSource;
-use crate::driver::tests::alone;
+use crate::driver::tests::only_member;
 use crate::front::Waiting;
 use crate::tls::CurrentTls;
 
@@ -46,7 +46,7 @@ fn the_clock_is_read_after_the_sockets_and_the_mailbox() {
         let mut event_loop = EventLoop {
             poll,
             conns: Conns::new(registry, CurrentTls::default(), b"", mailboxes, 0),
-            driver: alone(&clock),
+            driver: only_member(&clock, true),
             mailbox,
             listener: None,
             client_listener: None,

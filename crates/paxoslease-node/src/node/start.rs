@@ -7,7 +7,6 @@
 use std::io;
 use std::net::{TcpListener, ToSocketAddrs};
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::thread::{self, JoinHandle};
 
 use mio::Poll;
@@ -22,9 +21,9 @@ use crate::command::Command;
 use crate::config::{Config, ConfigError, Role, Settings};
 use crate::driver::{Driver, Identity, PeerTimeouts, Peers};
 use crate::event_loop::{Conns, EventLoop, Listener, Post, mailbox};
-use crate::front::{FrontEnd, Service, Waiting};
+use crate::front::{Service, Waiting};
 use crate::mailbox::Mailbox;
-use crate::stable::{Folder, RecordWriter, StableError, Startup, Wishes};
+use crate::stable::{Folder, RecordWriter, StableError, Startup};
 use crate::tls::{CurrentTls, TlsError};
 use crate::turn::{self, Clients};
 
@@ -116,23 +115,17 @@ impl Running {
         #[cfg(feature = "chaos")]
         let settings = crate::chaos::with_rules(settings);
         let client_tls = service.as_ref().and_then(|service| service.client_tls);
-        let tls =
-            CurrentTls::load(settings.tls.as_ref(), settings.cell_name().as_str(), settings.node)?
-                .with_clients(client_tls);
-        let wishes = Wishes {
-            new_cell: settings.new_cell,
-            reset: settings.reset_stable_record,
-            max_lease: settings.cell.max_lease(),
-            counter: wall_counter(),
-        };
-        let mut listener = listen(&settings, listener)?;
-        let (mut clients, mut front, recorder) = match service {
+        let tls = CurrentTls::load(config.tls.as_ref(), &config.cell, settings.node)?;
+        let tls = tls.with_clients(client_tls);
+        let wishes = settings.wishes(wall_counter());
+        let mut listener = listen(config, listener)?;
+        let (clients, mut front, recorder) = match service {
             None => (None, None, None),
-            Some(Service { clients, front, recorder, .. }) => {
-                (clients.map(ready_to_accept).transpose()?, Some(front), recorder)
-            }
+            Some(Service { clients, front, recorder, .. }) => (clients, Some(front), recorder),
         };
-        let seed = random()?;
+        let clients = clients.map(non_blocking).transpose();
+        let mut clients = clients.map_err(refused("the clients' socket"))?;
+        let seed = getrandom::u64().map_err(io::Error::other).map_err(refused("randomness"))?;
         let count = usize::from(settings.shards.get());
         let event_queue = || refused("an event queue");
         let polls: Vec<Poll> =
@@ -143,7 +136,7 @@ impl Running {
             .collect::<io::Result<_>>()
             .map_err(event_queue())?;
         // The folder comes last of what may be refused: opening it uses up the snapshot.
-        let mut folder = match &settings.data_dir {
+        let mut folder = match &config.data_dir {
             Some(path) => Some(Folder::open(path, settings.node)?),
             None => None,
         };
@@ -153,33 +146,39 @@ impl Running {
         };
         let node = settings.node;
         let span = tracing::info_span!("node", id = %node);
-        span.in_scope(|| explain(settings.role, &startup));
+        span.in_scope(|| explain(config.role, &startup));
         let writer = writer(folder, &startup, &mailboxes)?;
         let clock = Clock::system();
-        let disk_problem = disk_problem(writer.as_ref());
+        let disk_problem: DiskProblem = match &writer {
+            Some(writer) => Box::new(writer.problem()),
+            None => Box::new(|| None),
+        };
         let board =
             Arc::new(Board::new(&settings, startup.has_record(), disk_problem, tls.clone()));
         let waiting = Arc::<Waiting>::default();
-        let maker = Maker {
-            settings: &settings,
-            startup: &startup,
-            clock: &clock,
-            tls: tls.clone(),
-            run: Run { seed, wall_counter: wishes.counter },
-            mailboxes: &mailboxes,
-            writer: writer.as_ref(),
-            board: &board,
-            waiting: &waiting,
-            undone: Arc::default(),
-        };
-        let loops: Vec<EventLoop> = polls
-            .into_iter()
-            .enumerate()
-            .map(|(index, poll)| {
-                let front = front.as_mut().map(|make| make(index as u16));
-                maker.event_loop(index, poll, listener.take(), clients.take(), front)
+        let run = Run { seed, wall_counter: wishes.counter };
+        let undone = Arc::default();
+        let new_loop = |(index, poll): (usize, Poll)| {
+            let registry = poll.registry().try_clone().map_err(event_queue())?;
+            let (own, board) = (index as u16, Arc::clone(&board));
+            let front = front.as_mut().map(|make| make(own));
+            let not_tls = front.as_ref().map_or(&b""[..], |front| front.not_tls());
+            let (waiting, undone) = (Arc::clone(&waiting), Arc::clone(&undone));
+            Ok(EventLoop {
+                conns: Conns::new(registry, tls.clone(), not_tls, mailboxes.clone(), index),
+                poll,
+                driver: make_driver(&settings, &startup, own, run, &clock, board),
+                mailbox: Arc::clone(&mailboxes[index]),
+                listener: listener.take().map(Listener::new),
+                client_listener: clients.take().map(Listener::new),
+                clients: Clients::new(own, front, mailboxes.clone(), waiting, undone),
+                clock: clock.clone(),
+                spin: config.spin,
+                disk: writer.as_ref().map(|writer| (Arc::clone(writer), index)),
             })
-            .collect::<Result<_, _>>()?;
+        };
+        let loops = polls.into_iter().enumerate().map(new_loop);
+        let loops = loops.collect::<Result<_, StartError>>()?;
         let shards = spawn(node, loops, &mailboxes, recorder.as_ref())?;
         let senders = mailboxes.iter().map(command_sender).collect();
         let mut shared = Shared::new(settings, clock, senders, transport::default_holder(), board);
@@ -273,60 +272,6 @@ pub(crate) struct Run {
     pub(crate) wall_counter: u64,
 }
 
-/// What the shards of a node are made from.
-struct Maker<'a> {
-    settings: &'a Settings,
-    startup: &'a Startup,
-    clock: &'a Clock,
-    tls: CurrentTls,
-    run: Run,
-    mailboxes: &'a [Arc<Mailbox<Post>>],
-    writer: Option<&'a Arc<RecordWriter>>,
-    board: &'a Arc<Board>,
-    waiting: &'a Arc<Waiting>,
-    undone: Arc<AtomicUsize>,
-}
-
-impl Maker<'_> {
-    fn event_loop(
-        &self,
-        index: usize,
-        poll: Poll,
-        listener: Option<mio::net::TcpListener>,
-        clients: Option<mio::net::TcpListener>,
-        front: Option<Box<dyn FrontEnd>>,
-    ) -> Result<EventLoop, StartError> {
-        let registry = poll.registry().try_clone().map_err(refused("an event queue"))?;
-        let driver = make_driver(
-            self.settings,
-            self.startup,
-            index as u16,
-            self.run,
-            self.clock,
-            Arc::clone(self.board),
-        );
-        let not_tls = front.as_ref().map_or(&b""[..], |front| front.not_tls());
-        Ok(EventLoop {
-            conns: Conns::new(registry, self.tls.clone(), not_tls, self.mailboxes.to_vec(), index),
-            poll,
-            driver,
-            mailbox: Arc::clone(&self.mailboxes[index]),
-            listener: listener.map(Listener::new),
-            client_listener: clients.map(Listener::new),
-            clients: Clients::new(
-                index as u16,
-                front,
-                self.mailboxes.to_vec(),
-                Arc::clone(self.waiting),
-                Arc::clone(&self.undone),
-            ),
-            clock: self.clock.clone(),
-            spin: self.settings.spin,
-            disk: self.writer.map(|writer| (Arc::clone(writer), index)),
-        })
-    }
-}
-
 /// One shard of a node, without its thread and its sockets.
 pub(crate) fn make_driver(
     settings: &Settings,
@@ -345,16 +290,16 @@ pub(crate) fn make_driver(
     #[cfg(feature = "trace")]
     let shard = crate::trace::begin(shard, startup, index, now);
     let identity = Identity {
-        cell_name: settings.cell_name().as_str().to_owned(),
+        cell_name: settings.config.cell.clone(),
         cell: settings.cell,
         node: settings.node,
         boot: startup.counter(),
         shard: shard_id,
     };
     let timeouts = PeerTimeouts {
-        heartbeat: settings.timing.heartbeat,
-        peer_timeout: settings.timing.peer_timeout,
-        queue_bytes_max: settings.limits.peer_queue_bytes,
+        heartbeat: settings.config.timing.heartbeat,
+        peer_timeout: settings.config.timing.peer_timeout,
+        queue_bytes_max: settings.config.limits.peer_queue_bytes,
     };
     let members = settings.peers().map(|(node, address)| (node, address.to_owned()));
     let seed = seed.wrapping_add(u64::from(index));
@@ -363,22 +308,20 @@ pub(crate) fn make_driver(
     Driver::new(shard, bound, peers, seed, now, board)
 }
 
+/// Listens for peers. A proposer does not listen, and a cell of one need not.
 fn listen(
-    settings: &Settings,
+    config: &Config,
     given: Option<TcpListener>,
 ) -> Result<Option<mio::net::TcpListener>, StartError> {
-    let Some(address) = settings.listen.clone() else { return Ok(None) };
+    let Some(address) = config.listen_for_peers() else { return Ok(None) };
     let bound = match given {
         Some(listener) => Ok(listener),
         None => address
             .to_socket_addrs()
             .and_then(|found| TcpListener::bind(found.collect::<Vec<_>>().as_slice())),
     };
-    let listening = bound.and_then(|listener| {
-        listener.set_nonblocking(true)?;
-        Ok(mio::net::TcpListener::from_std(listener))
-    });
-    listening.map(Some).map_err(|source| StartError::Listen { address, source })
+    let refused = |source| StartError::Listen { address: address.to_owned(), source };
+    bound.and_then(non_blocking).map(Some).map_err(refused)
 }
 
 fn writer(
@@ -406,18 +349,7 @@ pub(crate) fn command_sender<S: Send + 'static>(
     })
 }
 
-fn ready_to_accept(clients: TcpListener) -> Result<mio::net::TcpListener, StartError> {
-    clients.set_nonblocking(true).map_err(refused("the clients' socket"))?;
-    Ok(mio::net::TcpListener::from_std(clients))
-}
-
-fn disk_problem(writer: Option<&Arc<RecordWriter>>) -> DiskProblem {
-    match writer {
-        Some(writer) => Box::new(writer.problem()),
-        None => Box::new(|| None),
-    }
-}
-
-fn random() -> Result<u64, StartError> {
-    getrandom::u64().map_err(|error| refused("randomness")(io::Error::other(error)))
+fn non_blocking(listener: TcpListener) -> io::Result<mio::net::TcpListener> {
+    listener.set_nonblocking(true)?;
+    Ok(mio::net::TcpListener::from_std(listener))
 }

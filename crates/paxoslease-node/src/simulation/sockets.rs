@@ -16,6 +16,7 @@ use crate::turn::{ConnKind, ShardSockets, Turn};
 const CLIENT_INPUT_MAX: usize = 2 * REQUEST_LEN_MAX;
 
 /// A connection of this shard.
+#[derive(Default)]
 struct Line {
     end: EndId,
     kind: ConnKind,
@@ -33,17 +34,8 @@ struct Line {
 }
 
 impl Line {
-    const fn new(end: EndId, kind: ConnKind) -> Self {
-        Self {
-            end,
-            kind,
-            input: Vec::new(),
-            held: false,
-            read_ahead: false,
-            ended: None,
-            ending_told: false,
-            end_told: false,
-        }
+    fn new(end: EndId, kind: ConnKind) -> Self {
+        Self { end, kind, ..Self::default() }
     }
 
     const fn is_full(&self) -> bool {

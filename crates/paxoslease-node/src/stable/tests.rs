@@ -1,15 +1,18 @@
 //! Data folders on a disk in memory, and on a real one where that matters.
 
+mod folder;
 mod power;
 mod real;
 mod writer;
 
+use std::fmt::Debug;
 use std::io::{ErrorKind, Write as _};
+use std::str::FromStr;
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, BALLOT_BLOCK, Cell, Config, Drift, Event, Holder, Instant, Name, NodeId, Record,
-    Shard, Snapshot, Start, Token, Ttl,
+    Acquire, Cell, Config, Drift, Event, Holder, Instant, Name, NodeId, Record, Shard, Snapshot,
+    Start, Token, Ttl,
 };
 
 use super::files::Files as _;
@@ -24,6 +27,16 @@ pub(super) fn record(ballot_ceiling: u64, lease_millis: u32) -> Record {
     Record { ballot_ceiling, lease_ceiling: Ttl::from_millis(lease_millis) }
 }
 
+fn number<T: FromStr<Err: Debug>>(text: &str) -> T {
+    text.parse().expect("a number")
+}
+
+/// A record as the scripts write it.
+fn record_of(text: &str) -> Record {
+    let (ballot_ceiling, lease_millis) = text.split_once('/').expect("a record");
+    record(number(ballot_ceiling), number(lease_millis))
+}
+
 pub(super) const PLAIN: Wishes = Wishes {
     new_cell: false,
     reset: false,
@@ -34,12 +47,6 @@ const RECORD: &str = "/var/node/record";
 const SNAPSHOT: &str = "/var/node/snapshot";
 const NEW_CELL: Wishes = Wishes { new_cell: true, ..PLAIN };
 const RESET: Wishes = Wishes { reset: true, ..PLAIN };
-
-/// A start without a record.
-const fn no_record(disk: bool, reset: bool) -> Startup {
-    let (counter, longest) = (PLAIN.counter, PLAIN.max_lease);
-    Startup::Empty { start: Start::NoRecord { counter, longest, disk }, reset }
-}
 
 const fn crash(record: Record) -> Startup {
     Startup::Empty { start: Start::Crash(record), reset: false }
@@ -64,20 +71,20 @@ impl VolatileFiles {
         disk
     }
 
-    /// A node held leases of these names, and stopped cleanly.
     fn with_snapshot(names: &[&str]) -> Self {
         let disk = Self::default();
-        let stopped = holding(&disk, names).stop(Instant::ZERO);
-        assert!(disk.folder().write_snapshot(&[stopped]).expect("room"));
+        disk.hold(names);
         disk
+    }
+
+    /// A node held leases of these names, and stopped cleanly.
+    fn hold(&self, names: &[&str]) {
+        let stopped = holding(self, names).stop(Instant::ZERO);
+        assert!(self.folder().write_snapshot(&[stopped]).expect("room"));
     }
 
     fn folder(&self) -> Folder {
         Folder::open_volatile(self, node(1)).expect("opens")
-    }
-
-    fn loaded(&self) -> Loaded {
-        self.folder().load().expect("loads")
     }
 
     fn start(&self, wishes: Wishes) -> Result<Startup, StableError> {
@@ -161,31 +168,6 @@ fn held(shard: &Shard) -> Vec<String> {
 }
 
 #[test]
-fn a_folder_is_fresh_until_a_record_was_written() {
-    let disk = VolatileFiles::default();
-    assert_eq!(disk.loaded(), Loaded::Fresh);
-    for _ in 0..2 {
-        assert_eq!(disk.started(), no_record(true, false), "no start before wrote a record");
-    }
-    disk.folder().write_record(record(5, 100)).expect("room");
-    assert_eq!(disk.loaded(), Loaded::Record(record(5, 100)));
-}
-
-#[test]
-fn a_lost_record_is_refused_and_a_reset_waits_for_max_lease() {
-    let disk = VolatileFiles::with_record(record(5, 100));
-    disk.tamper(RECORD, None);
-    for wishes in [PLAIN, NEW_CELL] {
-        assert!(matches!(disk.start(wishes), Err(StableError::Lost { .. })));
-    }
-    let reset = Wishes { reset: true, ..NEW_CELL };
-    assert_eq!(disk.start(reset).expect("starts"), no_record(true, true));
-    assert!(disk.start(PLAIN).is_err(), "it stays refused until a record was written");
-    disk.folder().write_record(record(6, 100)).expect("room");
-    assert_eq!(disk.started(), crash(record(7, 100)));
-}
-
-#[test]
 fn a_record_with_any_byte_flipped_or_cut_off_is_refused() {
     let disk = VolatileFiles::with_record(record(5, 100));
     let bytes = disk.content(RECORD).expect("is there");
@@ -198,44 +180,6 @@ fn a_record_with_any_byte_flipped_or_cut_off_is_refused() {
         disk.tamper(RECORD, Some(bytes[..at].to_vec()));
         assert!(matches!(disk.folder().load(), Err(StableError::Corrupt { .. })), "{at} bytes");
     }
-}
-
-#[test]
-fn the_record_of_another_node_is_refused() {
-    let disk = VolatileFiles::with_record(record(5, 100));
-    let mut folder = Folder::open_volatile(&disk, node(2)).expect("opens");
-    let error = folder.start(PLAIN).expect_err("not ours");
-    assert!(matches!(error, StableError::OtherNode { found: 1, .. }));
-    assert!(error.to_string().contains("belongs to node 1, and this is node 2"), "{error}");
-}
-
-#[test]
-fn every_refusal_explains_a_reset_and_its_risks() {
-    let path = || "record".into();
-    let why = paxoslease_wire::StableError::Truncated { len: 3 };
-    for error in [
-        StableError::Lost { path: path() },
-        StableError::Corrupt { path: path(), why },
-        StableError::OtherNode { path: path(), node: node(1), found: 2 },
-    ] {
-        let text = error.to_string();
-        for word in ["--reset-stable-record", "max_lease", "wall clock", "one node at a time"] {
-            assert!(text.contains(word), "{word} in: {text}");
-        }
-    }
-}
-
-#[test]
-fn a_reset_respects_a_readable_record() {
-    let disk = VolatileFiles::with_record(record(PLAIN.counter + 9, 90_000));
-    let (counter, longest) = (PLAIN.counter + 10, Ttl::from_millis(90_000).expect("not zero"));
-    let start = Start::NoRecord { counter, longest, disk: true };
-    let started = disk.start(RESET).expect("starts");
-    assert_eq!(started, Startup::Empty { start, reset: true });
-    // R6: leases that are longer than today's `max_lease` may be held.
-    let mut shard = started.new_shard();
-    assert!(shard.quarantine_remaining(Instant::ZERO) >= longest.as_duration());
-    assert!(matches!(shard.poll_event(), Some(Event::Persist(_))), "the new record");
 }
 
 #[test]
@@ -291,122 +235,10 @@ fn a_corrupt_or_foreign_snapshot_is_removed_and_not_used() {
     assert_eq!(others.content(SNAPSHOT), None);
 }
 
-/// It came from a backup, or its removal was not durable after all.
-#[test]
-fn a_snapshot_that_reappears_is_never_used_again() {
-    let disk = VolatileFiles::with_snapshot(&["a"]);
-    let bytes = disk.snapshot();
-    assert!(matches!(disk.started(), Startup::Snapshot(..)));
-    // The process votes a little, and dies before it has written anything.
-    for _ in 0..3 {
-        disk.tamper(SNAPSHOT, Some(bytes.clone()));
-        assert!(disk.starts_after_a_crash());
-        assert_eq!(disk.content(SNAPSHOT), None);
-    }
-    // It runs, and stops cleanly.
-    let mut folder = disk.folder();
-    let shard = folder.start(PLAIN).expect("starts").new_shard();
-    let over_at = Instant::ZERO.after(Duration::from_secs(70));
-    assert!(folder.write_snapshot(&[shard.stop(over_at)]).expect("room"));
-    let newer = disk.snapshot();
-    for snapshot in [bytes, newer] {
-        disk.tamper(SNAPSHOT, Some(snapshot));
-        assert!(disk.starts_after_a_crash());
-    }
-}
-
 #[test]
 fn every_start_has_a_higher_counter_than_the_one_before() {
     let disk = VolatileFiles::default();
     drop(holding(&disk, &["a"]));
     let counters: Vec<u64> = (0..5).map(|_| disk.started().counter()).collect();
     assert!(counters[0] > 0 && counters.is_sorted_by(|one, next| one < next), "{counters:?}");
-}
-
-#[test]
-fn a_start_that_cannot_raise_the_ceiling_is_refused() {
-    let disk = VolatileFiles::with_snapshot(&["a"]);
-    assert!(matches!(disk.started(), Startup::Snapshot(..)));
-    let mut folder = disk.folder();
-    disk.set_fault(Some(ErrorKind::StorageFull));
-    assert!(matches!(folder.start(PLAIN), Err(StableError::Io { .. })));
-}
-
-#[test]
-fn a_snapshot_that_cannot_be_removed_is_not_used() {
-    let disk = VolatileFiles::with_snapshot(&["a"]);
-    let mut folder = disk.folder();
-    disk.set_fault(Some(ErrorKind::ReadOnlyFilesystem));
-    assert!(matches!(folder.start(PLAIN), Err(StableError::Io { .. })));
-}
-
-#[test]
-fn a_full_disk_keeps_the_record_it_has() {
-    let disk = VolatileFiles::with_record(record(5, 100));
-    let mut folder = disk.folder();
-    disk.set_fault(Some(ErrorKind::StorageFull));
-    let error = folder.write_record(record(9, 100)).expect_err("no room");
-    assert_eq!(error.kind(), ErrorKind::StorageFull);
-    assert!(folder.write_snapshot(&[snapshot_of("a")]).is_err());
-    disk.set_fault(None);
-    assert_eq!(disk.started(), crash(record(6, 100)));
-}
-
-#[test]
-fn the_start_follows_from_the_folder_and_the_wishes() {
-    let seen = record(5, 100);
-    let (fresh, known) = (Some(Loaded::Fresh), Some(Loaded::Record(seen)));
-    let leases = || Some(vec![1, 2, 3]);
-    let reset = Wishes { reset: true, ..NEW_CELL };
-    let new_cell = |disk| Startup::Empty {
-        start: Start::NewCell { counter: PLAIN.counter, disk },
-        reset: false,
-    };
-    for (loaded, snapshot, wishes, expected) in [
-        (None, None, PLAIN, no_record(false, false)),
-        (None, None, NEW_CELL, new_cell(false)),
-        (None, None, RESET, no_record(false, false)),
-        (fresh, None, PLAIN, no_record(true, false)),
-        (fresh, None, NEW_CELL, new_cell(true)),
-        (fresh, None, reset, no_record(true, true)),
-        (fresh, leases(), PLAIN, no_record(true, false)),
-        (known, None, PLAIN, crash(seen)),
-        (known, None, NEW_CELL, crash(seen)),
-        (known, leases(), NEW_CELL, Startup::Snapshot(seen, vec![1, 2, 3])),
-        (known, leases(), reset, no_record(true, true)),
-    ] {
-        let start = Startup::decide(loaded, snapshot, wishes);
-        assert_eq!(start, expected, "{loaded:?}, {wishes:?}");
-        if !matches!(start, Startup::Snapshot(..)) {
-            assert_eq!(start.new_shard().record(), start.record().unwrap_or_default(), "{start:?}");
-        }
-    }
-}
-
-#[test]
-fn the_first_record_is_on_disk_before_any_ballot_is_used() {
-    let mut shard = VolatileFiles::default().start(NEW_CELL).expect("starts").new_shard();
-    let Some(Event::Persist(first)) = shard.poll_event() else { panic!("a record at once") };
-    assert_eq!(first.ballot_ceiling, PLAIN.counter + 1 + BALLOT_BLOCK);
-}
-
-#[test]
-fn every_start_says_whether_and_why_it_waits() {
-    let known = Some(Loaded::Record(record(5, 15_000)));
-    for (loaded, snapshot, wishes, words) in [
-        (
-            Some(Loaded::Fresh),
-            None,
-            PLAIN,
-            "this node has no record: it votes after max_lease (60s)",
-        ),
-        (Some(Loaded::Fresh), None, PLAIN, "--new-cell (in Rust: new_cell(true))"),
-        (known, None, PLAIN, "(15s)"),
-        (known, Some(vec![]), PLAIN, "voting at once"),
-        (None, None, PLAIN, "wall clock that does not go back across a restart"),
-        (known, None, RESET, "wall clock"),
-    ] {
-        let text = Startup::decide(loaded, snapshot, wishes).to_string();
-        assert!(text.contains(words), "no {words:?} in {text}");
-    }
 }

@@ -122,16 +122,11 @@ impl Stream {
     }
 }
 
-/// The other end of a TLS connection.
+/// The other end of a TLS connection: a peer, with the names of the nodes of its cell, or a client,
+/// with the bytes for a client that does not use TLS. A client is new until bytes arrive.
 pub(super) enum OtherEnd {
-    /// A peer, with the names of the nodes of its cell.
     Peer(NodeNames),
-    Client {
-        /// The bytes for a client that does not use TLS.
-        not_tls: &'static [u8],
-        /// No bytes have arrived yet.
-        is_new: bool,
-    },
+    Client { not_tls: &'static [u8], is_new: bool },
 }
 
 /// The first byte of every TLS connection: the kind of its first record.

@@ -16,14 +16,10 @@ use paxoslease_tls::Authority;
 use rustls::ClientConfig;
 
 use super::stream::CIPHERTEXT_MAX;
-use super::{ClientCertificates, CurrentTls, NodeNames, Stream, TlsContext, dns_name};
+use super::{ClientCertificates, CurrentTls, NodeNames, Stream, dns_name};
 use crate::config::Tls;
 
 const CELL: &str = "test";
-
-fn names() -> NodeNames {
-    NodeNames::new(CELL).expect("a label")
-}
 
 fn node(id: u16) -> NodeId {
     NodeId::new(id).expect("a node id")
@@ -33,16 +29,20 @@ fn issue(ca: &Authority, id: u16) -> (String, String) {
     ca.sign(&[&dns_name(CELL, id)], |_| {})
 }
 
+fn load(files: &Tls, id: u16) -> CurrentTls {
+    CurrentTls::load(Some(files), CELL, node(id)).expect("good files")
+}
+
 /// Node `id` with a certificate of one authority, which trusts the authorities in `trusted`.
-fn context_trusting(ca: &Authority, id: u16, trusted: &[&Authority]) -> TlsContext {
+fn context_trusting(ca: &Authority, id: u16, trusted: &[&Authority]) -> CurrentTls {
     let (cert, key) = issue(ca, id);
     let cas: String = trusted.iter().map(|ca| ca.issuer.pem()).collect();
     let [cert, key, trusted] =
         [("cert", cert), ("key", key), ("ca", cas)].map(|(name, text)| ca.file(name, &text));
-    TlsContext::load(&Tls::new(cert, key, trusted), names(), node(id)).expect("good files")
+    load(&Tls::new(cert, key, trusted), id)
 }
 
-fn context(ca: &Authority, id: u16) -> TlsContext {
+fn context(ca: &Authority, id: u16) -> CurrentTls {
     context_trusting(ca, id, &[ca])
 }
 
@@ -50,8 +50,8 @@ fn context(ca: &Authority, id: u16) -> TlsContext {
 pub(crate) fn with_clients() -> (CurrentTls, ClientConfig) {
     let ca = Authority::new();
     let [cert, key, root] = ca.files(&[&dns_name(CELL, 1)], |_| {});
-    let tls = CurrentTls::load(Some(&Tls::new(cert, key, root)), CELL, node(1));
-    let tls = tls.expect("good files").with_clients(Some(ClientCertificates::Unasked));
+    let tls = load(&Tls::new(cert, key, root), 1);
+    let tls = tls.with_clients(Some(ClientCertificates::Unasked));
     (tls, Arc::unwrap_or_clone(ca.client(None)))
 }
 
@@ -159,7 +159,7 @@ fn all_ended(ends: &[End]) -> bool {
 }
 
 /// A node calls `target`, and the node with the context `acceptor` answers.
-fn ends(dialer: &TlsContext, target: u16, acceptor: &TlsContext) -> [End; 2] {
+fn ends(dialer: &CurrentTls, target: u16, acceptor: &CurrentTls) -> [End; 2] {
     let (a, b) = sockets();
     let dialer = dialer.dial(a, node(target)).expect("a client");
     let acceptor = acceptor.accept(b).expect("a server");
@@ -250,7 +250,7 @@ fn each_end_says_why_a_certificate_is_refused() {
 fn ends_by(ca: &Authority, caller: Arc<ClientConfig>) -> [End; 2] {
     let mut ends = ends(&context(ca, 1), 2, &context(ca, 2));
     let Stream::Tls(tls) = &mut ends[0].stream else { panic!("a TLS stream") };
-    let name = names().of(node(2));
+    let name = NodeNames::new(CELL).expect("a label").of(node(2));
     tls.conn = rustls::ClientConnection::new(caller, name).expect("a client").into();
     ends
 }

@@ -20,7 +20,8 @@ pub(crate) struct Clients<S> {
     /// Lends its memory to answers on their way.
     answers: Vec<(ReplyTo, Answer)>,
     own: u16,
-    left: bool,
+    /// Whether the front-end was told that the node stops. It accepts no more clients then.
+    pub(crate) left: bool,
     done: bool,
     /// How many front-ends of this node have not yet told their clients that it stops.
     undone: Arc<AtomicUsize>,
@@ -52,11 +53,6 @@ impl<S> Clients<S> {
 
     pub(crate) fn next_at(&self) -> Instant {
         self.front.as_ref().and_then(|front| front.next_at()).unwrap_or(Instant::MAX)
-    }
-
-    /// Whether the front-end was told that the node stops. It accepts no more clients then.
-    pub(crate) const fn have_left(&self) -> bool {
-        self.left
     }
 
     /// Whether the front-ends of all shards have told their clients, after the node was told to

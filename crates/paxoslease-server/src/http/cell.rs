@@ -30,10 +30,10 @@ pub(super) async fn cell(
     Extension(permit): Extension<Permit>,
 ) -> Result<Response, Refusal> {
     let mut status = app.status().await?;
-    status.waiting.retain(|wanted| permit.check(permit.verb(), &wanted.name).is_ok());
+    status.waiting.retain(|wanted| permit.check(permit.verb, &wanted.name).is_ok());
     let problem = unready(&status).map(|refusal| refusal.body());
     let cell = Cell { status, problem };
-    if permit.verb() == Verb::Admin {
+    if permit.verb == Verb::Admin {
         return Ok(Json(cell).into_response());
     }
     let mut short = json!(cell);

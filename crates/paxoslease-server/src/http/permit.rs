@@ -145,7 +145,7 @@ pub(super) struct Permit {
     rules: watch::Receiver<Arc<Rules>>,
     bearer: Option<TokenHash>,
     /// What this request does.
-    verb: Verb,
+    pub(super) verb: Verb,
     /// Whether its body may ask for something that requires `admin` instead.
     or_admin: bool,
 }
@@ -154,11 +154,6 @@ impl Permit {
     /// A request that did not pass [`authorize`] has no permit, and is refused.
     pub(super) fn of(request: &Extensions) -> Result<&Self, Refusal> {
         request.get::<Self>().ok_or(Refusal::Denied(Denied::NoToken))
-    }
-
-    /// What this request does.
-    pub(super) const fn verb(&self) -> Verb {
-        self.verb
     }
 
     fn place(&self, rules: &Rules) -> Option<Place> {

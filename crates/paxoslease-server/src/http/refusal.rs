@@ -162,7 +162,7 @@ impl fmt::Display for Changed {
 
 /// `message` is for people and may change; `error` is for programs and will not. The other fields
 /// come with some errors only, as `docs/openapi.json` says.
-#[derive(Serialize)]
+#[derive(Serialize, Default)]
 pub(super) struct ErrorBody {
     error: &'static str,
     message: String,
@@ -212,15 +212,8 @@ impl Refusal {
     }
 
     pub(super) fn body(&self) -> ErrorBody {
-        let mut body = ErrorBody {
-            error: self.kind().1,
-            message: self.to_string(),
-            holder: None,
-            fence: None,
-            retry_after_ms: None,
-            remaining_ms: None,
-            unreachable: None,
-        };
+        let (error, message) = (self.kind().1, self.to_string());
+        let mut body = ErrorBody { error, message, ..ErrorBody::default() };
         match self {
             Self::Held { by, remaining, .. } => {
                 if let Some((holder, fence)) = by {

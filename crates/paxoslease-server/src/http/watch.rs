@@ -37,22 +37,14 @@ pub(super) fn prefix(fields: Fields) -> Result<String, Refusal> {
     Ok(prefix.to_owned())
 }
 
-/// The data of an event.
+/// The data of an event. A client that did not keep up missed some.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Seen {
     Held(Lease),
-    Freed {
-        name: String,
-    },
-    Expired {
-        name: String,
-        fence: String,
-    },
-    /// The client did not keep up.
-    Missed {
-        count: u64,
-    },
+    Freed { name: String },
+    Expired { name: String, fence: String },
+    Missed { count: u64 },
 }
 
 /// A comment opens the stream once the watch has begun. A client that lists leases after that

@@ -7,30 +7,6 @@ use paxoslease_wire::resp::{Protocol, Request, put_array, put_bulk, put_integer,
 
 use crate::config::Verb;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Command {
-    Acquire,
-    Release,
-    Renew,
-    Get,
-    Ttl,
-    Cancel,
-    List,
-    Watch,
-    Unwatch,
-    Status,
-    Ping,
-    Echo,
-    Hello,
-    Auth,
-    Client,
-    Commands,
-    Info,
-    Select,
-    Reset,
-    Quit,
-}
-
 /// What a command requires, where tokens are required.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Requirement {
@@ -46,6 +22,10 @@ pub(super) enum Requirement {
 }
 
 impl Command {
+    pub(super) fn usage(self) -> &'static str {
+        SPECS[self as usize].usage
+    }
+
     pub(super) const fn requires(self, args: &[&[u8]]) -> Requirement {
         match self {
             // The third argument is FORCE.
@@ -88,92 +68,66 @@ const fn spec(
     Spec { command, name: usage.split_at(name_len).0, usage, summary, args }
 }
 
+/// Makes [`Command`] and [`SPECS`] of one list: command, number of arguments, usage, and summary.
+macro_rules! commands {
+    ($($command:ident $args:expr => $usage:literal $summary:literal,)*) => {
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub(super) enum Command {
+            $($command,)*
+        }
+
+        pub(super) static SPECS: [Spec; [$(Command::$command),*].len()] =
+            [$(spec(Command::$command, $args, $usage, $summary)),*];
+    };
+}
+
 /// As many arguments as a request gives access to.
 const MANY: usize = Request::REACHABLE;
 
-/// Those of the hot path come first, because the search begins at the front.
-pub(super) static SPECS: [Spec; 20] = [
-    spec(
-        Command::Acquire,
-        3..=11,
-        "LEASE.ACQUIRE name ttl_ms [HOLDER holder] [WAIT wait_ms] [PERMITS n] [NOTIFY id]",
+// Those of the hot path come first, because the search begins at the front.
+commands! {
+    Acquire 3..=11 =>
+        "LEASE.ACQUIRE name ttl_ms [HOLDER holder] [WAIT wait_ms] [PERMITS n] [NOTIFY id]"
         "Acquires a lease, or waits for it: fence, ttl_ms, waited_ms; nil if another holder has it",
-    ),
-    spec(
-        Command::Release,
-        3..=4,
-        "LEASE.RELEASE name fence [FORCE]",
+    Release 3..=4 => "LEASE.RELEASE name fence [FORCE]"
         "Ends your own tenure, or with FORCE that of another: 1, or 0 if it was over already",
-    ),
-    spec(
-        Command::Renew,
-        4..=4,
-        "LEASE.RENEW name fence ttl_ms",
+    Renew 4..=4 => "LEASE.RENEW name fence ttl_ms"
         "Prolongs your own tenure: ttl_ms, counted from before it was sent",
-    ),
-    spec(
-        Command::Get,
-        2..=2,
-        "LEASE.GET name",
+    Get 2..=2 => "LEASE.GET name"
         "The holder of a name, as a majority reported a moment ago: a hint",
-    ),
-    spec(
-        Command::Ttl,
-        2..=2,
-        "LEASE.TTL name",
+    Ttl 2..=2 => "LEASE.TTL name"
         "The milliseconds that a lease lasts unless renewed, or -2 if the name is free: a hint",
-    ),
-    spec(
-        Command::Cancel,
-        2..=2,
-        "LEASE.CANCEL id",
+    Cancel 2..=2 => "LEASE.CANCEL id"
         "Withdraws an acquire that waits with NOTIFY: 1, or 0 if none waits under that id",
-    ),
-    spec(
-        Command::List,
-        2..=6,
-        "LEASE.LIST cursor [MATCH prefix*] [COUNT count]",
+    List 2..=6 => "LEASE.LIST cursor [MATCH prefix*] [COUNT count]"
         "Leases this node has seen, a page at a time from cursor 0 until it is 0 again: hints",
-    ),
-    spec(
-        Command::Watch,
-        2..=2,
-        "LEASE.WATCH prefix*",
+    Watch 2..=2 => "LEASE.WATCH prefix*"
         "Messages about leases that begin and end, until LEASE.UNWATCH: hints",
-    ),
-    spec(
-        Command::Unwatch,
-        1..=2,
-        "LEASE.UNWATCH [prefix*]",
+    Unwatch 1..=2 => "LEASE.UNWATCH [prefix*]"
         "Ends one watch of this connection, or all",
-    ),
-    spec(Command::Status, 1..=1, "CELL.STATUS", "The cell as this node sees it"),
-    spec(Command::Ping, 1..=2, "PING [message]", "Answers PONG, or the message"),
-    spec(Command::Echo, 2..=2, "ECHO message", "Answers the message"),
-    spec(
-        Command::Hello,
-        1..=7,
-        "HELLO [protover] [AUTH username token] [SETNAME clientname]",
+    Status 1..=1 => "CELL.STATUS"
+        "The cell as this node sees it",
+    Ping 1..=2 => "PING [message]"
+        "Answers PONG, or the message",
+    Echo 2..=2 => "ECHO message"
+        "Answers the message",
+    Hello 1..=7 => "HELLO [protover] [AUTH username token] [SETNAME clientname]"
         "Chooses RESP2 or RESP3, and describes the node",
-    ),
-    spec(Command::Auth, 2..=3, "AUTH [username] token", "Sends a token; the username is ignored"),
-    spec(
-        Command::Client,
-        2..=MANY,
-        "CLIENT subcommand [value]",
+    Auth 2..=3 => "AUTH [username] token"
+        "Sends a token; the username is ignored",
+    Client 2..=MANY => "CLIENT subcommand [value]"
         "ID, GETNAME, SETNAME name, SETINFO attribute value",
-    ),
-    spec(
-        Command::Commands,
-        1..=MANY,
-        "COMMAND [subcommand] [name]",
+    Commands 1..=MANY => "COMMAND [subcommand] [name]"
         "The commands; also COUNT, LIST, INFO and DOCS, these of up to 14 names",
-    ),
-    spec(Command::Info, 1..=MANY, "INFO [section]", "This node in lines of key:value"),
-    spec(Command::Select, 2..=2, "SELECT index", "There is one database, 0"),
-    spec(Command::Reset, 1..=1, "RESET", "As if newly connected"),
-    spec(Command::Quit, 1..=1, "QUIT", "Answers what is pending, then closes the connection"),
-];
+    Info 1..=MANY => "INFO [section]"
+        "This node in lines of key:value",
+    Select 2..=2 => "SELECT index"
+        "There is one database, 0",
+    Reset 1..=1 => "RESET"
+        "As if newly connected",
+    Quit 1..=1 => "QUIT"
+        "Answers what is pending, then closes the connection",
+}
 
 impl Spec {
     /// The command of this name, in any case.

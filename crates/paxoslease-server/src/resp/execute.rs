@@ -57,8 +57,8 @@ impl Session {
             self.admit(turn, spec.command, args)?;
         }
         match spec.command {
-            Command::Acquire => self.acquire(turn, spec, args)?,
-            Command::Release => self.release(turn, spec, args)?,
+            Command::Acquire => self.acquire(turn, args)?,
+            Command::Release => self.release(turn, args)?,
             Command::Renew => self.renew(turn, args)?,
             Command::Get | Command::Ttl => {
                 let lease = name(args[0])?.into();
@@ -67,7 +67,7 @@ impl Session {
                 turn.shard.ask(ask as u64, LeaseRequest::Inspect { lease });
             }
             Command::Cancel => self.cancel(turn, args[0]),
-            Command::List => self.list(turn, spec, args)?,
+            Command::List => self.list(turn, args)?,
             Command::Watch => self.watch(turn, args[0])?,
             Command::Unwatch => self.unwatch(turn, args.first().copied())?,
             Command::Status => {
@@ -80,12 +80,12 @@ impl Session {
             Command::Ping | Command::Echo => {
                 self.reply(turn.common, |_, out| put_bulk(out, args[0]));
             }
-            Command::Hello => self.hello(turn, spec, args)?,
+            Command::Hello => self.hello(turn, args)?,
             Command::Auth => {
                 self.authenticate(turn, args[args.len() - 1])?;
                 self.reply_ok(turn.common);
             }
-            Command::Client => self.client(turn.common, spec, args)?,
+            Command::Client => self.client(turn.common, args)?,
             Command::Commands => self.reply(turn.common, |protocol, out| {
                 if !put_commands(args, protocol, out) {
                     put_error(out, &ReplyError::Unexpected(args[0], spec.usage));
@@ -134,13 +134,8 @@ impl Session {
         ReplyError::Tls
     }
 
-    fn acquire<'a>(
-        &mut self,
-        turn: &mut Turn<'_, '_>,
-        spec: &'static Spec,
-        args: &[&'a [u8]],
-    ) -> Outcome<'a> {
-        let acquire = AcquireRequest::parse(spec, args)?;
+    fn acquire<'a>(&mut self, turn: &mut Turn<'_, '_>, args: &[&'a [u8]]) -> Outcome<'a> {
+        let acquire = AcquireRequest::parse(args)?;
         if self.is_ending {
             return Err(ReplyError::Ended);
         }
@@ -190,12 +185,7 @@ impl Session {
         Ok(())
     }
 
-    fn release<'a>(
-        &mut self,
-        turn: &mut Turn<'_, '_>,
-        spec: &'static Spec,
-        args: &[&'a [u8]],
-    ) -> Outcome<'a> {
+    fn release<'a>(&mut self, turn: &mut Turn<'_, '_>, args: &[&'a [u8]]) -> Outcome<'a> {
         let (name, fence) = (name(args[0])?, fence(args[1])?);
         let event = match args.get(2) {
             None => Event::Released,
@@ -206,7 +196,7 @@ impl Session {
                 }
                 Event::ForceReleased
             }
-            Some(option) => return Err(ReplyError::Unexpected(option, spec.usage)),
+            Some(option) => return Err(ReplyError::Unexpected(option, Command::Release.usage())),
         };
         if let Some(quota) = turn.common.rules.quota(self.place()) {
             quota.releases(name, fence);
@@ -241,18 +231,13 @@ impl Session {
         Ok(())
     }
 
-    fn list<'a>(
-        &mut self,
-        turn: &mut Turn<'_, '_>,
-        spec: &'static Spec,
-        args: &[&'a [u8]],
-    ) -> Outcome<'a> {
+    fn list<'a>(&mut self, turn: &mut Turn<'_, '_>, args: &[&'a [u8]]) -> Outcome<'a> {
         let cursor = std::str::from_utf8(args[0]).ok().and_then(|text| text.parse::<Cursor>().ok());
         let cursor = cursor.ok_or(ReplyError::Number(args[0], "cursor; begin with 0"))?;
         let (mut pattern, mut count) = (pattern_of(b"*")?, COUNT);
         for option in args[1..].chunks(2) {
             let &[key, value] = option else {
-                return Err(lone(option[0], &["MATCH", "COUNT"], spec));
+                return Err(lone(option[0], &["MATCH", "COUNT"], Command::List));
             };
             if key.eq_ignore_ascii_case(b"MATCH") {
                 pattern = pattern_of(value)?;
@@ -261,7 +246,7 @@ impl Session {
                 let number = number.ok_or(ReplyError::Number(value, "count above 0"))?;
                 count = u32::try_from(number).unwrap_or(COUNT_MAX).min(COUNT_MAX);
             } else {
-                return Err(ReplyError::Unexpected(key, spec.usage));
+                return Err(ReplyError::Unexpected(key, Command::List.usage()));
             }
         }
         let prefix = pattern.prefix().ok_or(ReplyError::PatternNotPrefix)?;
@@ -306,12 +291,7 @@ impl Session {
         Ok(())
     }
 
-    fn hello<'a>(
-        &mut self,
-        turn: &mut Turn<'_, '_>,
-        spec: &'static Spec,
-        args: &[&'a [u8]],
-    ) -> Outcome<'a> {
+    fn hello<'a>(&mut self, turn: &mut Turn<'_, '_>, args: &[&'a [u8]]) -> Outcome<'a> {
         let protocol = match args.first().copied() {
             None => self.protocol,
             Some(b"2") if self.is_notifying() => return Err(ReplyError::StillNotifying),
@@ -331,7 +311,7 @@ impl Session {
                     name = Some(client_name(value)?);
                     rest = more;
                 }
-                _ => return Err(ReplyError::Unexpected(key, spec.usage)),
+                _ => return Err(ReplyError::Unexpected(key, Command::Hello.usage())),
             }
         }
         if let Some(token) = token {
@@ -346,12 +326,7 @@ impl Session {
         Ok(())
     }
 
-    fn client<'a>(
-        &mut self,
-        common: &mut Common,
-        spec: &'static Spec,
-        args: &[&'a [u8]],
-    ) -> Outcome<'a> {
+    fn client<'a>(&mut self, common: &mut Common, args: &[&'a [u8]]) -> Outcome<'a> {
         let is = |name: &str| args[0].eq_ignore_ascii_case(name.as_bytes());
         match args.len() {
             1 if is("ID") => {
@@ -372,7 +347,7 @@ impl Session {
             // Libraries describe themselves, or set options of a cache, which this node is not.
             3 if is("SETINFO") => self.reply_ok(common),
             2 if is("NO-EVICT") || is("NO-TOUCH") => self.reply_ok(common),
-            _ => return Err(ReplyError::Unexpected(args[0], spec.usage)),
+            _ => return Err(ReplyError::Unexpected(args[0], Command::Client.usage())),
         }
         Ok(())
     }
@@ -401,11 +376,15 @@ struct AcquireRequest<'a> {
 }
 
 impl<'a> AcquireRequest<'a> {
-    fn parse(spec: &'static Spec, args: &[&'a [u8]]) -> Result<Self, ReplyError<'a>> {
+    fn parse(args: &[&'a [u8]]) -> Result<Self, ReplyError<'a>> {
         let (mut holder, mut wait, mut permits, mut notify) = (None, None, None, None);
         for option in args[2..].chunks(2) {
             let &[key, value] = option else {
-                return Err(lone(option[0], &["HOLDER", "WAIT", "PERMITS", "NOTIFY"], spec));
+                return Err(lone(
+                    option[0],
+                    &["HOLDER", "WAIT", "PERMITS", "NOTIFY"],
+                    Command::Acquire,
+                ));
             };
             let before = if key.eq_ignore_ascii_case(b"HOLDER") {
                 holder.replace(value)
@@ -419,7 +398,7 @@ impl<'a> AcquireRequest<'a> {
                 Some(key)
             };
             if before.is_some() {
-                return Err(ReplyError::Unexpected(key, spec.usage));
+                return Err(ReplyError::Unexpected(key, Command::Acquire.usage()));
             }
         }
         if notify.is_some() && wait.is_none() {
@@ -448,11 +427,11 @@ impl<'a> AcquireRequest<'a> {
 
 /// The error for the last argument, if it has no partner: an option without its value, or a word
 /// too many.
-fn lone<'a>(argument: &'a [u8], options: &[&str], spec: &'static Spec) -> ReplyError<'a> {
+fn lone<'a>(argument: &'a [u8], options: &[&str], command: Command) -> ReplyError<'a> {
     if options.iter().any(|option| argument.eq_ignore_ascii_case(option.as_bytes())) {
-        ReplyError::NoValue(argument, spec.usage)
+        ReplyError::NoValue(argument, command.usage())
     } else {
-        ReplyError::Unexpected(argument, spec.usage)
+        ReplyError::Unexpected(argument, command.usage())
     }
 }
 

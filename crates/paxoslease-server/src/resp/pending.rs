@@ -13,6 +13,7 @@ use crate::quota::Claim;
 /// The number of a request.
 pub(super) type RequestId = usize;
 
+#[derive(Default)]
 pub(super) struct PendingRequest {
     pub(super) owner: Owner,
     /// The name and holder of an acquire; other requests have nothing to undo.
@@ -58,13 +59,14 @@ pub(super) fn text_len(label: &Label) -> usize {
 }
 
 /// Where the answer goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) enum Owner {
     /// The session of this number, as the reply to its command of that number.
     Reply { session: usize, command: u64 },
     /// The session of this number, as a push.
     Push { session: usize },
     /// The session has ended.
+    #[default]
     Nobody,
 }
 
@@ -148,16 +150,7 @@ mod tests {
 
     #[test]
     fn a_request_costs_what_it_keeps() {
-        let owner = Owner::Nobody;
-        let ask = |label, notify| PendingRequest {
-            owner,
-            label,
-            waits: false,
-            only_ttl: false,
-            notify,
-            claim: None,
-            entry: None,
-        };
+        let ask = |label, notify| PendingRequest { label, notify, ..PendingRequest::default() };
         let bare = ask(None, None).cost();
         assert!(bare >= size_of::<PendingRequest>());
         let (name, holder) = ("n".repeat(512), "h".repeat(256));

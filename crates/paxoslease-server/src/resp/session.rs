@@ -31,6 +31,7 @@ const UNREAD_BY_WATCHER_MAX: usize = 64 * 1024;
 /// Memory for more replies than this is freed once no reply is expected.
 const EXPECTED_KEPT_MAX: usize = 128;
 
+#[derive(Default)]
 pub(super) struct Session {
     pub(super) conn: ConnId,
     /// The reply to `CLIENT ID`.
@@ -73,29 +74,8 @@ impl Session {
         address: String,
         rate_limiter: Option<RateLimiter>,
     ) -> Self {
-        Self {
-            conn,
-            id,
-            protocol: Protocol::default(),
-            name: String::new(),
-            holder: address.clone(),
-            address,
-            output: Output::default(),
-            expected: VecDeque::new(),
-            first: 0,
-            kept: 0,
-            inflight: 0,
-            notifies: BTreeMap::new(),
-            patterns: Vec::new(),
-            auth: AuthState::default(),
-            missed: 0,
-            rate_limiter,
-            listing: None,
-            is_held: false,
-            is_ending: false,
-            is_closing: false,
-            is_dirty: false,
-        }
+        let holder = address.clone();
+        Self { conn, id, holder, address, rate_limiter, ..Self::default() }
     }
 
     /// Has the session flushed when the turn ends.
@@ -147,15 +127,8 @@ impl Session {
         self.inflight += 1;
         let command = self.first + self.expected.len() as u64;
         let owner = Owner::Reply { session: self.conn.index(), command };
-        let ask = turn.common.pending.insert(PendingRequest {
-            owner,
-            label,
-            waits: false,
-            only_ttl: false,
-            notify,
-            claim: None,
-            entry: None,
-        });
+        let request = PendingRequest { owner, label, notify, ..PendingRequest::default() };
+        let ask = turn.common.pending.insert(request);
         self.notifies.extend(id.map(|id| (id, ask)));
         self.expected.push_back(Expected::new(self.protocol, State::Pending(ask)));
         Ok(ask)

@@ -12,7 +12,7 @@ use paxoslease_node::Limit;
 
 const PUBLISH_EVERY: Duration = Duration::from_millis(250);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Tally {
     commands: [u64; SPECS.len()],
     unknown: u64,
@@ -25,15 +25,8 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    pub(super) const fn new() -> Self {
-        Self {
-            commands: [0; SPECS.len()],
-            unknown: 0,
-            limited: [0; Limit::ALL.len()],
-            refused: [0; Denied::REASONS.len()],
-            publish_at: Some(Instant::ZERO),
-            known: false,
-        }
+    pub(super) fn new() -> Self {
+        Self { publish_at: Some(Instant::ZERO), ..Self::default() }
     }
 
     /// Has counters published soon.

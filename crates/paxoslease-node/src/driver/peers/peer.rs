@@ -9,27 +9,14 @@ use super::super::sockets::{ConnId, Sockets};
 use super::{PeerTimeouts, REDIAL_MAX, REDIAL_MIN};
 use paxoslease_holder::PeerStatus;
 
+/// Dialling: the connection is not established yet. Greeting: this node greeted, and waits for the
+/// greeting of the peer. Up: both greeted each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Link {
-    Down {
-        redial_at: Instant,
-    },
-    /// The connection is not established yet.
-    Dialling {
-        conn: ConnId,
-        since: Instant,
-    },
-    /// This node greeted, and waits for the greeting of the peer.
-    Greeting {
-        conn: ConnId,
-        since: Instant,
-    },
-    /// Both greeted each other.
-    Up {
-        conn: ConnId,
-        heard_at: Instant,
-        pinged_at: Instant,
-    },
+    Down { redial_at: Instant },
+    Dialling { conn: ConnId, since: Instant },
+    Greeting { conn: ConnId, since: Instant },
+    Up { conn: ConnId, heard_at: Instant, pinged_at: Instant },
 }
 
 /// A peer's counter, as it told it.

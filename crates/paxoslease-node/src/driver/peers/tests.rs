@@ -132,10 +132,11 @@ fn what_a_socket_did_not_take_is_sent_when_it_has_room() {
     assert_eq!(peers.unsent(), 0);
     peers.heartbeat(conn, START, &ping(0), 0).expect("it told its counter");
     // The answer to the ping does not fit into the socket.
-    peers.flush(&mut TestSockets::with_room(3), 7);
+    let with_room = |room| TestSockets { room, ..TestSockets::default() };
+    peers.flush(&mut with_room(3), 7);
     let unsent = peers.unsent();
     assert!(unsent > 0);
-    peers.writable(&mut TestSockets::with_room(1), conn, 7);
+    peers.writable(&mut with_room(1), conn, 7);
     assert_eq!(peers.unsent(), unsent - 1);
     peers.writable(&mut TestSockets::default(), conn, 7);
     assert_eq!(peers.unsent(), 0);

@@ -1,8 +1,6 @@
 //! The writer thread, on a disk where the test decides about each write.
 
-use std::fmt::Debug;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::super::disk::Fill;
@@ -92,15 +90,6 @@ impl Scene {
     fn fail(&self) {
         self.verdicts.send(Err(ErrorKind::StorageFull.into())).expect("thread runs");
     }
-}
-
-fn number<T: FromStr<Err: Debug>>(text: &str) -> T {
-    text.parse().expect("a number")
-}
-
-fn record_of(text: &str) -> Record {
-    let (ballot_ceiling, lease_millis) = text.split_once('/').expect("a record");
-    record(number(ballot_ceiling), number(lease_millis))
 }
 
 fn spawn(

@@ -10,10 +10,9 @@ use paxoslease_tls::rcgen::{
 };
 
 use super::*;
-use crate::board::Board;
+use crate::board::{Board, ShardStatus};
 use crate::config::Config;
 use crate::driver::tests::published;
-use crate::status::ShardStatus;
 use crate::tls::{CurrentTls, TlsError};
 
 fn refusal(cert: &Path, key: &Path, ca: &Path) -> String {
@@ -57,7 +56,7 @@ fn a_file_that_cannot_be_used_is_named_with_the_reason() {
 fn a_key_that_others_can_read_is_refused_with_what_to_run() {
     let ca = Authority::new();
     let tls = files(&ca, |_| {});
-    let current = CurrentTls::load(Some(&tls), CELL, node(1)).expect("good files");
+    let current = load(&tls, 1);
     fs::set_permissions(&tls.key, Permissions::from_mode(0o644)).expect("a mode");
     let refused = tls.check(CELL, 1).expect_err("refused").to_string();
     assert!(refused.contains("its mode is 0644") && refused.contains("run: chmod 6"), "{refused}");
@@ -146,7 +145,7 @@ fn a_cell_that_certificates_cannot_name_is_refused() {
 
 /// When peers begin to refuse node 1, in seconds since 1970.
 fn not_after(files: &Tls) -> u64 {
-    TlsContext::load(files, names(), node(1)).expect("good files").not_after.as_secs()
+    load(files, 1).not_after().expect("it uses TLS").as_secs()
 }
 
 fn seconds(year: i32) -> u64 {
@@ -194,7 +193,7 @@ fn the_end_of_the_current_certificate_is_published() {
         all.get("paxoslease_certificate_not_after_seconds").map(|value| *value as u64)
     };
     assert_eq!(end_of(&CurrentTls::default()), None, "there is no certificate");
-    let tls = CurrentTls::load(Some(&until(2500)), CELL, node(1)).expect("good files");
+    let tls = load(&until(2500), 1);
     assert_eq!(end_of(&tls), Some(seconds(2500)));
     tls.reload(&until(2020), node(1)).expect_err("it has ended");
     assert_eq!(end_of(&tls), Some(seconds(2500)));
