@@ -9,7 +9,7 @@ use std::fs;
 
 use anyhow::{Context, bail, ensure};
 
-use crate::install::Tool;
+use crate::install;
 use crate::invocation::{cargo, repository_root};
 
 const CORPUS: &str = "corpus";
@@ -23,8 +23,7 @@ const KEEP_SEED: &str = "-keep_seed=1";
 /// Runs every target, or the named one, for `seconds` each. The first crash ends it and shows the
 /// input. With `keep`, inputs with new coverage join the corpus.
 pub(crate) fn run(seconds: u32, only: Option<&str>, keep: bool) -> anyhow::Result<()> {
-    Tool::Nightly.ensure()?;
-    Tool::Fuzz.ensure()?;
+    install::ensure("nightly fuzz")?;
     let list = cargo(["+nightly", "fuzz", "list"]).stdout()?;
     let wanted = |target: &&str| only.is_none_or(|only| only == *target);
     let targets: Vec<&str> = list.split_whitespace().filter(wanted).collect();
