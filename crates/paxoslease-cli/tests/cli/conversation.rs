@@ -199,17 +199,8 @@ fn contains(line: &str, text: &str) -> bool {
 }
 
 fn parsed(signal: &str) -> Signal {
-    match signal {
-        "CONT" => Signal::CONT,
-        "HUP" => Signal::HUP,
-        "INT" => Signal::INT,
-        "KILL" => Signal::KILL,
-        "QUIT" => Signal::QUIT,
-        "STOP" => Signal::STOP,
-        "TERM" => Signal::TERM,
-        "USR1" => Signal::USR1,
-        _ => panic!("unknown signal {signal}"),
-    }
+    let number: nix::sys::signal::Signal = format!("SIG{signal}").parse().expect(signal);
+    Signal::from_named_raw(number as i32).expect(signal)
 }
 
 fn ended(process: &Process) -> String {
