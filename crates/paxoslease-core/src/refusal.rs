@@ -36,8 +36,8 @@ listed! {
         Quarantined,
         /// A1: a ttl above M.
         TtlTooLong,
-        /// A1: a counter above [`crate::Shard::counter_bound`]. No honest peer sends one: disconnect
-        /// the sender and tell the operator.
+        /// A1: a counter above [`crate::Shard::counter_bound`]. No honest peer sends one:
+        /// disconnect the sender and tell the operator.
         BallotExhausting,
         /// A ballot with the id of another node than the sender.
         BallotNotSenders,
@@ -47,8 +47,8 @@ listed! {
         NotMember,
         /// The acceptor has no room for another name.
         TableFull,
-        /// The request needs a higher ceiling in the stable record, and as many requests as the limit
-        /// allows wait for that already.
+        /// The request needs a higher ceiling in the stable record, and as many requests as the
+        /// limit allows wait for that already.
         RecordBehind,
     }
 }

@@ -36,7 +36,7 @@ listed! {
         BallotWaitsForDisk,
         /// R1: after a restart, `floor` begins at the ceiling.
         FloorStartsAtCeiling,
-        /// R1, R5: after a restart, the counter begins at the ceiling, so no ballot is issued twice.
+        /// R1, R5: after a restart, the counter begins at the ceiling: no ballot is issued twice.
         CounterStartsAtCeiling,
         /// R5: a node without a record issues no ballot before enough members told their counters.
         RecordlessNodeAsksFirst,
