@@ -85,7 +85,7 @@ impl Conversation {
                 let options = [&["--max-lease", MAX_LEASE], options].concat();
                 self.cell = Some(Cell::with(free_port(3), &options));
             }
-            ["kill", "cell"] => self.cell().kill_all(),
+            ["kill", "cell"] => self.cell().process.signal(Signal::KILL),
             ["kill", "node", id] => self.cell().kill(id.parse().expect("a number")),
             [label, "&", ..] => {
                 let (_, script) = line.split_once(" & ").expect("a command");
@@ -105,7 +105,7 @@ impl Conversation {
                 lines.until(|line| contains(line, text));
             }
             [label, "=", "line", "of", process] => {
-                let other = WatchedProcess::printed_by(self.process(process));
+                let other = WatchedProcess::new(&self.process(process).stdout.line());
                 self.others.insert(label.to_owned(), other);
             }
             ["send", signal, label] => match self.others.get(label) {
