@@ -18,8 +18,8 @@ use crate::output;
 /// The pause before a cell that could not answer is asked again.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// How long after the end of a wait its answer may come. Nodes end the wait themselves, and say which
-/// client holds the lease.
+/// How long after the end of a wait its answer may come. Nodes end the wait themselves, and say
+/// which client holds the lease.
 const ANSWER_GRACE: Duration = Duration::from_millis(500);
 
 /// The interval of the spinner.
