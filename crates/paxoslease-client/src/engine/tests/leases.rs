@@ -4,7 +4,7 @@
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
-use super::support::{FENCE, GRANTED, ManualClient, ManualFuture, TTL};
+use super::support::{FENCE, ManualClient, ManualFuture, TTL};
 use crate::LeaseGuard;
 use crate::engine::acquires::QUEUED_MAX;
 use paxoslease_holder::AcquireError;
@@ -19,14 +19,6 @@ type Asked = ManualFuture<Result<LeaseGuard, AcquireError>>;
 
 fn answer(asked: &mut Asked) -> Result<LeaseGuard, AcquireError> {
     asked.poll().expect("answered")
-}
-
-/// A lease that was just granted.
-fn hold(manual: &mut ManualClient) -> LeaseGuard {
-    let mut asked = acquire(manual, Duration::ZERO);
-    assert_eq!(manual.sent_one(), "LEASE.ACQUIRE x 15000 HOLDER me");
-    manual.reply(GRANTED);
-    answer(&mut asked).expect("granted")
 }
 
 /// Answers all requests as a willing node does, and returns how many there were.
@@ -70,7 +62,10 @@ fn a_hundred_thousand_leases_are_renewed() {
 #[test]
 fn more_waits_than_a_node_allows_do_not_block_renewals() {
     let mut manual = ManualClient::connected(1);
-    let lease = hold(&mut manual);
+    let mut asked = acquire(&manual, Duration::ZERO);
+    assert_eq!(manual.sent(), ["LEASE.ACQUIRE x 15000 HOLDER me"]);
+    manual.reply("*3\r\n:7169\r\n:15000\r\n:0\r\n");
+    let lease = answer(&mut asked).expect("granted");
     let waits: Vec<_> = (0..QUEUED_MAX + 500).map(|_| acquire(&manual, Duration::MAX)).collect();
     let mut queued = 0;
     loop {
