@@ -1,13 +1,13 @@
 //! Builds and runs the chaos harness (`chaos/`), with a node that has test-only knobs, which no
 //! shipped build has.
 
-use crate::install::{Tool, is_root};
+use crate::install;
 use crate::invocation::{Invocation, cargo};
 
 /// Builds a node in a folder of its own, apart from shipped ones, and runs the harness.
 /// The exit code is 3 after a violation.
 pub(crate) fn run(args: Vec<String>) -> anyhow::Result<()> {
-    install()?;
+    install_tools()?;
     // Optimisation across crates would make the build much slower and the node hardly faster.
     let quick = ["profile.release.lto=false", "profile.release.codegen-units=16"];
     let options = quick.iter().flat_map(|setting| ["--config", *setting]);
@@ -19,7 +19,7 @@ pub(crate) fn run(args: Vec<String>) -> anyhow::Result<()> {
 
 /// A short run without violations, and one with a rule switched off that must have some.
 pub(crate) fn quick() -> anyhow::Result<()> {
-    install()?;
+    install_tools()?;
     build().args(AS_TESTED.split_whitespace()).run()?;
     Invocation::new("target/debug/chaos", ["--quick"]).run()
 }
@@ -30,12 +30,8 @@ const AS_TESTED: &str = "--profile test --workspace --bin chaos --bin chaos-clie
                          --test real_cell";
 
 /// Network namespaces need tools and root. Without root the harness uses loopback.
-fn install() -> anyhow::Result<()> {
-    if is_root() {
-        Tool::Nftables.ensure()?;
-        Tool::Iproute.ensure()?;
-    }
-    Ok(())
+fn install_tools() -> anyhow::Result<()> {
+    if install::is_root() { install::ensure("nftables iproute") } else { Ok(()) }
 }
 
 fn build() -> Invocation {

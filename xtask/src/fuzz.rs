@@ -7,10 +7,14 @@
 
 use std::fs;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 
-use crate::install::Tool;
+use crate::install;
 use crate::invocation::{cargo, repository_root};
+
+/// The longest input of each target, in KiB.
+const LENGTHS: &str = include_str!("fuzz.txt");
+const LENGTHS_PATH: &str = "xtask/src/fuzz.txt";
 
 const CORPUS: &str = "corpus";
 const BY_HAND: [&str; 2] = ["bounds", "regressions"];
@@ -23,8 +27,7 @@ const KEEP_SEED: &str = "-keep_seed=1";
 /// Runs every target, or the named one, for `seconds` each. The first crash ends it and shows the
 /// input. With `keep`, inputs with new coverage join the corpus.
 pub(crate) fn run(seconds: u32, only: Option<&str>, keep: bool) -> anyhow::Result<()> {
-    Tool::Nightly.ensure()?;
-    Tool::Fuzz.ensure()?;
+    install::ensure("nightly fuzz")?;
     let list = cargo(["+nightly", "fuzz", "list"]).stdout()?;
     let wanted = |target: &&str| only.is_none_or(|only| only == *target);
     let targets: Vec<&str> = list.split_whitespace().filter(wanted).collect();
@@ -48,30 +51,13 @@ pub(crate) fn run(seconds: u32, only: Option<&str>, keep: bool) -> anyhow::Resul
     Ok(())
 }
 
-/// The longest input of a target, in bytes: somewhat more than the code reads at once, so that the
-/// fuzzer tries both sides of the bound. `fuzz/bounds` has inputs of about this length.
+/// The longest input of a target, in bytes.
 fn len_max(target: &str) -> anyhow::Result<usize> {
-    let kib = match target {
-        // The most steps of the longest kind: 512 of 8 and of 52 bytes.
-        "cell" => 5,
-        "shard" => 27,
-        // A greeting ends after 4 KiB.
-        "hello" => 5,
-        // Files have no bound. This is enough for twenty of the longest leases.
-        "snapshot" | "stable" => 16,
-        // A head of 32 KiB and a body of 16.
-        "http" => 50,
-        // A configuration has no bound. Longer ones only repeat themselves.
-        "config" => 64,
-        // A request ends after 64 KiB, and a client reads as much at a time.
-        "client" | "resp" => 80,
-        // A server reads two requests ahead.
-        "session" => 144,
-        // A frame ends after 256 KiB.
-        "frame" | "peer" => 260,
-        _ => bail!("how long are the inputs of {target}? Say so in xtask/src/fuzz.rs"),
-    };
-    Ok(kib << 10)
+    let mut rows = LENGTHS.lines().filter_map(|line| line.split_once(' '));
+    let (_, kib) = rows.find(|(name, _)| *name == target).with_context(|| {
+        format!("how long are the inputs of {target}? Say so in {LENGTHS_PATH}")
+    })?;
+    Ok(kib.parse::<usize>()? << 10)
 }
 
 /// The folders of a target that exist in the repository.

@@ -32,13 +32,26 @@ impl Invocation {
         Self { program, args: args.map(str::to_owned).into(), env: Vec::new() }
     }
 
-    pub(crate) fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
-        self.args.extend(args.into_iter().map(Into::into));
-        self
+    /// Reads a command as one would type it: variables, program, arguments. A word or a value in
+    /// single quotes may have spaces.
+    pub(crate) fn typed(line: &'static str) -> Self {
+        let words = |(place, part): (usize, &'static str)| match place % 2 {
+            0 => part.split_whitespace().collect(),
+            _ => vec![part],
+        };
+        let mut words = line.split('\'').enumerate().flat_map(words).peekable();
+        let mut env = Vec::new();
+        let is_variable = |word: &&str| word.starts_with(char::is_uppercase);
+        while let Some((key, value)) = words.next_if(is_variable).and_then(|w| w.split_once('=')) {
+            let quoted = || words.next().unwrap_or_default();
+            env.push((key, Some(value).filter(|value| !value.is_empty()).unwrap_or_else(quoted)));
+        }
+        let program = words.next().unwrap_or_default();
+        Self { program, args: words.map(str::to_owned).collect(), env }
     }
 
-    pub(crate) fn env(mut self, key: &'static str, value: &'static str) -> Self {
-        self.env.push((key, value));
+    pub(crate) fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
         self
     }
 
@@ -119,8 +132,8 @@ mod tests {
 
     #[test]
     fn a_command_is_shown_as_one_would_type_it() {
-        let command = cargo(["doc", "--no-deps", "it's"]).env("RUSTDOCFLAGS", "-D warnings");
-        let shown = r"RUSTDOCFLAGS='-D warnings' cargo doc --no-deps 'it'\''s'";
-        assert_eq!(command.to_string(), shown);
+        let shown = "RUSTDOCFLAGS='-D warnings' CI=1 cargo doc --no-deps 'it is'";
+        assert_eq!(Invocation::typed(shown).to_string(), shown);
+        assert_eq!(cargo(["it's"]).to_string(), r"cargo 'it'\''s'");
     }
 }

@@ -13,7 +13,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::install::Tool;
 use crate::invocation::{Invocation, cargo};
 
 /// The tasks of this repository.
@@ -118,7 +117,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Test => test::run(),
         Task::Tidy => tidy::run(),
         Task::Audit => {
-            Tool::Deny.ensure()?;
+            install::ensure("deny")?;
             cargo(["deny", "check", "licenses", "bans", "sources"]).run()?;
             cargo(["deny", "check", "advisories"]).run()
         }
@@ -130,7 +129,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Chaos { args } => chaos::run(args),
         Task::Paper => bench("paper").args(["docs"]).run(),
         Task::Instructions { record, show } => {
-            Tool::Valgrind.ensure()?;
+            install::ensure("valgrind")?;
             let show = show.into_iter().flat_map(|path| ["--show".to_owned(), path]);
             bench("instructions").args(record.then_some("--record")).args(show).run()
         }
@@ -140,13 +139,12 @@ fn run(task: Task) -> anyhow::Result<()> {
             bench("soak").args(args).run_or_exit()
         }
         Task::Bench { suite, args } => {
-            let (binary, tools): (_, &[Tool]) = match suite {
-                Suite::Hostile => ("hostile", &[]),
-                Suite::Peers => ("peers", &[Tool::Redis, Tool::Etcd, Tool::ZooKeeper]),
-            };
-            tools.iter().try_for_each(|tool| tool.ensure())?;
+            if matches!(suite, Suite::Peers) {
+                install::ensure("redis etcd zookeeper")?;
+            }
             build_node()?;
-            bench(binary).args(args).run()
+            let binary = suite.to_possible_value().expect("none is hidden");
+            bench(binary.get_name()).args(args).run()
         }
     }
 }

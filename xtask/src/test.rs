@@ -1,5 +1,5 @@
-//! The steps that a change must pass, the cheapest ones first. The first failure stops the run and
-//! shows the command that repeats it.
+//! The steps that a change must pass. The first failure stops the run and shows the command that
+//! repeats it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,41 +7,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::install::{Tool, redocly};
 use crate::invocation::{Invocation, cargo, repository_root};
-use crate::{bench, chaos, tidy};
+use crate::{chaos, install, tidy};
 
-struct Step {
+const STEPS: &str = include_str!("steps.txt");
+
+pub(crate) struct Step {
     title: &'static str,
-    tools: &'static [Tool],
-    work: Work,
+    pub(crate) tools: &'static str,
+    commands: Vec<&'static str>,
 }
-
-enum Work {
-    Tidy,
-    Chaos,
-    Commands(Vec<Invocation>),
-}
-
-const TOOLS_OF_TESTS: &[Tool] = &[
-    Tool::Nextest,
-    Tool::RedisCli,
-    Tool::Pip,
-    Tool::RedisPy,
-    Tool::Npm,
-    Tool::Ioredis,
-    Tool::Redis,
-    Tool::Postgres,
-    Tool::MariaDb,
-    Tool::MariaDbClient,
-    Tool::Sqlite,
-    Tool::Etcd,
-    Tool::EtcdClient,
-    Tool::S3,
-    Tool::Curl,
-    Tool::Systemd,
-    Tool::KubernetesSchemas,
-];
 
 /// Runs every step and says how long each took.
 pub(crate) fn run() -> anyhow::Result<()> {
@@ -65,70 +40,34 @@ pub(crate) fn run() -> anyhow::Result<()> {
 
 impl Step {
     fn run(&self) -> anyhow::Result<()> {
-        self.tools.iter().try_for_each(|tool| tool.ensure())?;
-        match &self.work {
-            Work::Tidy => tidy::run(),
-            Work::Chaos => chaos::quick(),
-            Work::Commands(commands) => commands.iter().try_for_each(Invocation::run),
+        install::ensure(self.tools)?;
+        match self.commands[..] {
+            ["tidy"] => tidy::run(),
+            ["chaos"] => chaos::quick(),
+            _ => self.invocations().iter().try_for_each(Invocation::run),
+        }
+    }
+
+    fn invocations(&self) -> Vec<Invocation> {
+        match self.commands[..] {
+            ["features"] => features(),
+            _ => self.commands.iter().map(|line| Invocation::typed(line)).collect(),
         }
     }
 }
 
-fn steps() -> Vec<Step> {
-    let step = |title, tools, commands| Step { title, tools, work: Work::Commands(commands) };
-    vec![
-        Step { title: "tidy", tools: &[], work: Work::Tidy },
-        step(
-            "format",
-            &[Tool::Rustfmt],
-            vec![
-                cargo(["fmt", "--all", "--check"]),
-                cargo(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]),
-            ],
-        ),
-        step(
-            "OpenAPI document",
-            &[Tool::Npm, Tool::Redocly],
-            vec![redocly(["lint", "--extends=recommended-strict", "docs/openapi.json"])],
-        ),
-        step("clippy", &[Tool::Clippy], clippy()),
-        step("without std, and every feature", &[], features()),
-        // In the workspace the checkers switch the feature `mutants` on. Here the core has the
-        // features that ship.
-        step(
-            "core and codec as they ship",
-            &[Tool::Nextest],
-            vec![cargo(["nextest", "run", "-p", "paxoslease-core", "-p", "paxoslease-wire"])],
-        ),
-        // No other step builds a clock with another rate.
-        step(
-            "clock of the chaos harness",
-            &[Tool::Nextest],
-            vec![cargo(["nextest", "run", "-p", "paxoslease-clock", "--all-features"])],
-        ),
-        step("tests", TOOLS_OF_TESTS, vec![cargo(["nextest", "run", "--workspace"])]),
-        Step { title: "chaos, for a minute", tools: &[], work: Work::Chaos },
-        step("doc tests", &[], vec![cargo(["test", "--workspace", "--doc"])]),
-        step("instructions", &[Tool::Valgrind], vec![bench("instructions")]),
-        step(
-            "docs",
-            &[],
-            vec![cargo(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings")],
-        ),
-    ]
-}
-
-/// In the workspace the features of the core are those of all members together, and no member asks
-/// for the knobs of the chaos harness. So these are linted alone as well.
-fn clippy() -> Vec<Invocation> {
-    let deny = |command: Invocation| command.args(["--", "-D", "warnings"]);
-    vec![
-        deny(cargo(["clippy", "--workspace", "--all-targets"])),
-        deny(cargo(["clippy", "-p", "paxoslease-core", "--no-default-features"])),
-        deny(cargo(["clippy", "-p", "paxoslease-core", "--all-targets", "--features", "mutants"])),
-        deny(cargo(["clippy", "-p", "paxoslease-cli", "--features", "chaos,trace"])),
-        deny(cargo(["clippy", "-p", "paxoslease-clock", "--all-targets", "--all-features"])),
-    ]
+pub(crate) fn steps() -> Vec<Step> {
+    let mut steps = Vec::<Step>::new();
+    for line in STEPS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        match (line.strip_prefix("  "), steps.last_mut()) {
+            (Some(command), Some(step)) => step.commands.push(command),
+            _ => {
+                let (title, tools) = line.split_once(':').unwrap_or((line, ""));
+                steps.push(Step { title, tools, commands: Vec::new() });
+            }
+        }
+    }
+    steps
 }
 
 /// Core and codec build without std. Every crate builds with every combination of its features.
@@ -177,11 +116,8 @@ mod tests {
     use super::*;
 
     fn shown() -> Vec<String> {
-        let commands = |step: Step| match step.work {
-            Work::Tidy | Work::Chaos => Vec::new(),
-            Work::Commands(commands) => commands,
-        };
-        steps().into_iter().flat_map(commands).map(|command| command.to_string()).collect()
+        let commands = steps().iter().flat_map(Step::invocations).collect::<Vec<_>>();
+        commands.iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -209,9 +145,8 @@ mod tests {
 
     #[test]
     fn a_step_that_fails_stops_the_run_with_the_command_to_repeat() {
-        let never = cargo(["never-reached"]);
-        let work = Work::Commands(vec![cargo(["no-such-step"]), never]);
-        let error = Step { title: "made up", tools: &[], work }.run().expect_err("it fails");
+        let commands = vec!["cargo no-such-step", "cargo never-reached"];
+        let error = Step { title: "made up", tools: "", commands }.run().expect_err("it fails");
         assert!(format!("{error:#}").contains("to repeat it:\n  cargo no-such-step"), "{error:#}");
         assert!(!format!("{error:#}").contains("never-reached"), "{error:#}");
     }

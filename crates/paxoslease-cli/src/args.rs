@@ -20,8 +20,8 @@ use trust::CONNECTION;
 pub(crate) use bench::{BenchArgs, WorkloadKind};
 pub(crate) use client::{
     AcquireArgs, AskArgs, CellArgs, ClientCommand, ElectArgs, GetArgs, LaunchArgs, LeaseArgs,
-    LockArgs, LossArgs, OnLost, PrefixArgs, ReleaseArgs, RenewArgs, StatusArgs, TenureArgs,
-    WaitArgs, WatchdogArgs,
+    LockArgs, LossArgs, OnLost, PrefixArgs, ReleaseArgs, RenewArgs, StatusArgs, WaitArgs,
+    WatchdogArgs,
 };
 pub(crate) use node::{CELL_DEFAULT, DevArgs, LogArgs, LogFormat, ServeArgs};
 pub(crate) use trust::{CertsArgs, Host, TokenArgs, TrustArgs};
@@ -96,7 +96,6 @@ pub(crate) enum Command {
     Man(ManArgs),
 }
 
-/// Options of `sim`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("args/help/sim.txt"))]
 pub(crate) struct SimArgs {
@@ -149,7 +148,6 @@ pub(crate) struct SimArgs {
     pub(crate) diagram: Option<PathBuf>,
 }
 
-/// The algorithms that a cell can run.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Algorithm {
     /// The protocol of this repository
@@ -161,16 +159,11 @@ pub(crate) enum Algorithm {
 }
 
 impl Algorithm {
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Paxoslease => "paxoslease",
-            Self::Paper => "paper",
-            Self::Naive => "naive",
-        }
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value().expect("none is hidden").get_name().to_owned()
     }
 }
 
-/// The value of `--scenario`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ScenarioArg {
     List,
@@ -185,14 +178,12 @@ impl FromStr for ScenarioArg {
     }
 }
 
-/// Options of `completions`.
 #[derive(clap::Args, Debug)]
 pub(crate) struct CompletionsArgs {
     /// The shell
     pub(crate) shell: Shell,
 }
 
-/// Options of `man`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("args/help/man.txt"))]
 pub(crate) struct ManArgs {

@@ -70,14 +70,12 @@ fn print_summary(args: &DevArgs, cell: &DevCell, pids: Option<&[u32]>) -> anyhow
     Ok(())
 }
 
-/// The cell to run.
 struct DevCell {
     name: String,
     max_lease: Duration,
     nodes: Vec<Addresses>,
 }
 
-/// The addresses of one node.
 struct Addresses {
     id: u16,
     clients: String,
@@ -147,31 +145,18 @@ impl DevCell {
             let _ = writeln!(text, "  node {id}  clients {clients}  http://{http}{pid}");
         }
         let program = program();
-        let (clients, port) = (self.endpoints(), port_of(&first.clients));
         let kill = match pids {
             Some(pids) => format!("# a node dies, the leases survive\n  kill -9 {}", pids[0]),
             None => format!("# the same with processes, to kill -9\n  {program} dev --processes"),
         };
         let _ = write!(
             text,
-            "
-What to try, in other terminals:
-
-  export PAXOSLEASE_ENDPOINTS={clients}
-  # a command that runs while a lease is held, and another that waits for its turn
-  {program} lock demo -- sleep 30
-  {program} lock demo -- echo my turn
-  # leases as they come and go, and the cell
-  {program} watch
-  {program} status
-  # any Redis client, curl or browser
-  redis-cli -p {port} LEASE.ACQUIRE jobs/nightly 15000 WAIT 5000
-  curl --json '{{\"ttl\":\"15s\"}}' http://{}/v1/leases/jobs%2Fnightly/acquire
-  {kill}
-
-Ctrl-C stops the cell.
-",
-            first.http,
+            include_str!("dev/what_to_try.txt"),
+            endpoints = self.endpoints(),
+            http = first.http,
+            kill = kill,
+            port = port_of(&first.clients),
+            program = program,
         );
         text
     }

@@ -10,7 +10,6 @@ use tracing_subscriber::{fmt, registry};
 
 use crate::args::{LogArgs, LogFormat};
 
-/// Installs the log.
 pub(crate) fn begin(args: &LogArgs, level_default: LevelFilter) -> anyhow::Result<()> {
     let filter = args.filter.clone();
     let filter = filter.unwrap_or_else(|| Targets::new().with_default(level_default));

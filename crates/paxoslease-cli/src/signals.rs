@@ -70,9 +70,7 @@ fn listen(signals: &[i32], tell: impl Fn(i32) -> bool + Send + 'static) -> anyho
             is_stopping = signal != SIGHUP;
         }
     };
-    thread::Builder::new()
-        .name("signals".to_owned())
-        .spawn(wait)
-        .context("cannot handle signals")?;
+    let thread = thread::Builder::new().name("signals".to_owned());
+    thread.spawn(wait).context("cannot handle signals")?;
     Ok(())
 }

@@ -46,7 +46,6 @@ impl Trust {
         Ok(Self { tls, token, token_in_clear: args.insecure_plaintext })
     }
 
-    /// Configures a client.
     pub(crate) fn apply(self, mut builder: Builder) -> Builder {
         if let Some(tls) = self.tls {
             builder = builder.tls(tls);

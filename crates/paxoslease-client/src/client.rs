@@ -221,7 +221,8 @@ impl Client {
     /// # Errors
     /// When no node answers.
     pub async fn get(&self, name: &str) -> Result<Option<LeaseInfo>, AskError> {
-        let name = checked_name(name)?;
+        Name::new(name).map_err(AskError::Name)?;
+        let name = name.into();
         self.shared.ask(|reply| Command::Query(Query::Get { name, reply })).await
     }
 
@@ -308,9 +309,4 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Client({})", self.shared.endpoints.join(","))
     }
-}
-
-fn checked_name(name: &str) -> Result<Box<str>, AskError> {
-    Name::new(name).map_err(AskError::Name)?;
-    Ok(name.into())
 }

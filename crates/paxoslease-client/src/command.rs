@@ -11,26 +11,20 @@ use crate::status::NodeStatus;
 
 pub(crate) type Reply<T, E = AskError> = oneshot::Sender<Result<T, E>>;
 
+/// A `Request` comes from a handle or a guard, a `ForceRelease` from an operator, for a tenure of
+/// another holder. A `Query` is for the node of the current connection.
 pub(crate) enum Command {
-    /// From a handle or a guard.
     Request(Request),
-    /// By an operator, for a tenure of another holder.
     ForceRelease(Release),
-    /// For the node of the current connection.
     Query(Query),
-    StatusOf {
-        endpoint: String,
-        reply: Reply<NodeStatus>,
-    },
+    StatusOf { endpoint: String, reply: Reply<NodeStatus> },
     Watch(Subscription),
-    Observe {
-        name: Box<str>,
-        changes: Sender<LeaderChange>,
-    },
+    Observe { name: Box<str>, changes: Sender<LeaderChange> },
     Stop,
 }
 
 /// A question to one node, for a hint.
+#[derive(Debug)]
 pub(crate) enum Query {
     Get { name: Box<str>, reply: Reply<Option<LeaseInfo>> },
     List { from: PageStart, prefix: Box<str>, count: u32, reply: Reply<Page> },
@@ -48,6 +42,7 @@ impl Query {
     }
 }
 
+#[derive(Debug)]
 pub(crate) struct Renew {
     pub(crate) label: Label,
     pub(crate) tenure: Tenure,
@@ -55,6 +50,7 @@ pub(crate) struct Renew {
     pub(crate) reply: Reply<(Belief, Ttl), RenewError>,
 }
 
+#[derive(Debug)]
 pub(crate) struct Release {
     pub(crate) label: Label,
     pub(crate) tenure: Tenure,
@@ -62,12 +58,10 @@ pub(crate) struct Release {
     pub(crate) reply: ReleaseReply,
 }
 
-/// Where the result of a release goes.
+/// Where the result of a release goes: nowhere, to a guard, or to a caller that released by fence.
+#[derive(Debug)]
 pub(crate) enum ReleaseReply {
-    /// No caller waits for it.
     None,
-    /// To a guard.
     Guard(Caller),
-    /// To a caller that released by fence.
     Caller(Reply<(), ReleaseError>),
 }

@@ -46,7 +46,6 @@ pub(crate) struct Engine {
     session: Option<Session>,
     /// How many sessions there were.
     sessions: u64,
-    /// Bytes to send.
     out: Vec<u8>,
     /// Set while the client stops: the deadline of its releases.
     stop_by: Option<Instant>,

@@ -216,7 +216,6 @@ impl Handshake {
     }
 }
 
-/// An open connection.
 pub(crate) struct Link {
     stream: Stream,
     /// Received bytes that are not used yet.
@@ -230,7 +229,6 @@ impl fmt::Debug for Link {
 }
 
 impl Link {
-    /// Sends all bytes.
     pub(crate) async fn send(&mut self, mut bytes: &[u8]) -> Result<(), LinkError> {
         while !bytes.is_empty() {
             match self.stream.write(bytes) {

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use paxoslease_holder::{PeerStatus, QueuedName, Rates, Status};
-use serde::ser::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 /// The status of a node, from [`Client::status`](crate::Client::status).
@@ -40,35 +40,28 @@ impl NodeStatus {
     /// Reads the reply to CELL.STATUS. A field that is missing keeps its default: the hint of a
     /// newer or older node is better than no hint.
     pub(crate) fn new(endpoint: String, fields: Value) -> Self {
-        let number = |key| number(&fields[key]);
-        let text = |key| text(&fields[key]);
-        let millis = |key| Duration::from_millis(number(key));
-        let rates = &fields["rates"];
+        let millis = |key| Duration::from_millis(field(&fields, key));
         let status = Status {
-            cell: text("cell").unwrap_or_default(),
-            node: id(&fields["node"]),
-            role: text("role").and_then(|role| role.parse().ok()).unwrap_or_default(),
-            members: list(&fields["members"]).iter().filter_map(member).collect(),
+            cell: field(&fields, "cell"),
+            node: field(&fields, "node"),
+            role: field::<String>(&fields, "role").parse().unwrap_or_default(),
+            members: list(&fields["members"]).iter().filter_map(parse).collect(),
             max_lease: millis("max_lease_ms"),
-            ready: fields["ready"].as_bool().unwrap_or_default(),
+            ready: field(&fields, "ready"),
             quarantine_remaining: millis("quarantine_remaining_ms"),
-            has_record: fields["has_record"].as_bool().unwrap_or(true),
+            has_record: parse(&fields["has_record"]).unwrap_or(true),
             peers: list(&fields["peers"]).iter().map(peer).collect(),
-            leases: number("leases"),
-            acceptor_bytes: number("acceptor_bytes"),
-            waiters: number("waiters"),
+            leases: field(&fields, "leases"),
+            acceptor_bytes: field(&fields, "acceptor_bytes"),
+            waiters: field(&fields, "waiters"),
             waiting: list(&fields["waiting"]).iter().map(queued).collect(),
-            guards: number("guards"),
-            rounds_in_flight: number("rounds_in_flight"),
-            rates: Rates {
-                acquires: self::number(&rates["acquires"]),
-                renewals: self::number(&rates["renewals"]),
-                releases: self::number(&rates["releases"]),
-            },
-            longest_turn: Duration::from_micros(number("longest_turn_us")),
-            shards: id(&fields["shards"]),
-            disk_problem: text("disk_problem"),
-            ballot_problem: text("ballot_problem"),
+            guards: field(&fields, "guards"),
+            rounds_in_flight: field(&fields, "rounds_in_flight"),
+            rates: rates(&fields["rates"]),
+            longest_turn: Duration::from_micros(field(&fields, "longest_turn_us")),
+            shards: field(&fields, "shards"),
+            disk_problem: field(&fields, "disk_problem"),
+            ballot_problem: field(&fields, "ballot_problem"),
             ballots_remaining_ratio: fraction(&fields["ballots_remaining_ratio"]),
         };
         Self { endpoint, status, fields }
@@ -83,38 +76,39 @@ fn fraction(value: &Value) -> f64 {
 
 fn peer(fields: &Value) -> PeerStatus {
     PeerStatus {
-        node: id(&fields["node"]),
-        address: text(&fields["address"]),
-        up: fields["up"].as_bool().unwrap_or_default(),
-        rtt: fields["rtt_us"].as_u64().map(Duration::from_micros),
-        quarantine_remaining: Duration::from_millis(number(&fields["quarantine_remaining_ms"])),
-        problem: text(&fields["problem"]),
+        node: field(fields, "node"),
+        address: field(fields, "address"),
+        up: field(fields, "up"),
+        rtt: parse(&fields["rtt_us"]).map(Duration::from_micros),
+        quarantine_remaining: Duration::from_millis(field(fields, "quarantine_remaining_ms")),
+        problem: field(fields, "problem"),
     }
 }
 
 fn queued(fields: &Value) -> QueuedName {
     QueuedName {
-        name: text(&fields["name"]).unwrap_or_default(),
-        waiters: number(&fields["waiters"]),
-        holder: text(&fields["holder"]),
-        fence: text(&fields["fence"]).and_then(|fence| fence.parse().ok()),
+        name: field(fields, "name"),
+        waiters: field(fields, "waiters"),
+        holder: field(fields, "holder"),
+        fence: field::<String>(fields, "fence").parse().ok(),
     }
 }
 
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_default()
+fn rates(fields: &Value) -> Rates {
+    Rates {
+        acquires: field(fields, "acquires"),
+        renewals: field(fields, "renewals"),
+        releases: field(fields, "releases"),
+    }
 }
 
-fn member(value: &Value) -> Option<u16> {
-    u16::try_from(value.as_u64()?).ok()
+/// `None` for a value of another type.
+fn parse<'a, T: Deserialize<'a>>(value: &'a Value) -> Option<T> {
+    T::deserialize(value).ok()
 }
 
-fn id(value: &Value) -> u16 {
-    member(value).unwrap_or_default()
-}
-
-fn text(value: &Value) -> Option<String> {
-    value.as_str().map(str::to_owned)
+fn field<'a, T: Deserialize<'a> + Default>(fields: &'a Value, key: &str) -> T {
+    parse(&fields[key]).unwrap_or_default()
 }
 
 fn list(value: &Value) -> &[Value] {

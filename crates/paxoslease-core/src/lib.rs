@@ -45,6 +45,7 @@ mod config;
 #[cfg(feature = "digest")]
 mod digest;
 mod kinds;
+mod listed;
 mod outbox;
 mod protocol;
 mod queueing;

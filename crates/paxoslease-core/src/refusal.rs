@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::TtlError;
+use crate::listed::listed;
 
 /// Why a command was refused. Nothing was changed, and no event will follow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,41 +28,29 @@ impl fmt::Display for CommandError {
 
 impl core::error::Error for CommandError {}
 
-/// Why a shard dropped a peer's message. Nothing was changed.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Refusal {
-    /// A0: this acceptor may have lost leases in a restart and answers nothing.
-    Quarantined,
-    /// A1: a ttl above M.
-    TtlTooLong,
-    /// A1: a counter above [`crate::Shard::counter_bound`]. No honest peer sends one: disconnect
-    /// the sender and tell the operator.
-    BallotExhausting,
-    /// A ballot with the id of another node than the sender.
-    BallotNotSenders,
-    /// This node is not an acceptor.
-    NotAcceptor,
-    /// A reply from a node that is not an acceptor of this cell.
-    NotMember,
-    /// The acceptor has no room for another name.
-    TableFull,
-    /// The request needs a higher ceiling in the stable record, and as many requests as the limit
-    /// allows wait for that already.
-    RecordBehind,
-}
-
-impl Refusal {
-    /// Every reason, in the order of their discriminants.
-    pub const ALL: [Self; 8] = [
-        Self::Quarantined,
-        Self::TtlTooLong,
-        Self::BallotExhausting,
-        Self::BallotNotSenders,
-        Self::NotAcceptor,
-        Self::NotMember,
-        Self::TableFull,
-        Self::RecordBehind,
-    ];
+listed! {
+    /// Why a shard dropped a peer's message. Nothing was changed.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub enum Refusal {
+        /// A0: this acceptor may have lost leases in a restart and answers nothing.
+        Quarantined,
+        /// A1: a ttl above M.
+        TtlTooLong,
+        /// A1: a counter above [`crate::Shard::counter_bound`]. No honest peer sends one:
+        /// disconnect the sender and tell the operator.
+        BallotExhausting,
+        /// A ballot with the id of another node than the sender.
+        BallotNotSenders,
+        /// This node is not an acceptor.
+        NotAcceptor,
+        /// A reply from a node that is not an acceptor of this cell.
+        NotMember,
+        /// The acceptor has no room for another name.
+        TableFull,
+        /// The request needs a higher ceiling in the stable record, and as many requests as the
+        /// limit allows wait for that already.
+        RecordBehind,
+    }
 }
 
 impl fmt::Display for Refusal {

@@ -4,126 +4,87 @@
 //! compiler removes every check. With the feature `mutants`, one rule at a time can be off, and a
 //! checker or a scripted schedule must then find the harm (docs/protocol.md, section 8).
 
-/// A row of the table "what breaks without each rule" of docs/protocol.md.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Rule {
-    /// A3: a live lease of another tenure refuses a Propose.
-    ProposeRefusesForeign,
-    /// A3: an accepted Propose raises `promised`.
-    ProposeRaisesPromised,
-    /// A4: a renewal keeps the later of two expiries.
-    RenewKeepsLater,
-    /// A4: a renewal raises `promised`.
-    RenewRaisesPromised,
-    /// A4: only a live lease is renewed.
-    RenewOnlyLive,
-    /// P5: a Heal is sent only after a majority renewed.
-    HealOnlyAfterMajority,
-    /// A5: a Heal below `promised` is refused.
-    HealObeysBallot,
-    /// A5: a Heal replaces a live lease only of a lower tenure.
-    HealReplacesOnlyLower,
-    /// P5: a Heal carries the ballot of the renewal that won.
-    HealCarriesRenewalBallot,
-    /// A6: a Release clears exactly its own tenure.
-    ReleaseMatchesTenure,
-    /// A7: reclaiming an entry folds its `promised` into `floor`.
-    ReclaimFoldsIntoFloor,
-    /// R1: no ballot above the durable ceiling is issued or promised.
-    BallotWaitsForDisk,
-    /// R1: after a restart, `floor` begins at the ceiling.
-    FloorStartsAtCeiling,
-    /// R1, R5: after a restart, the counter begins at the ceiling, so no ballot is issued twice.
-    CounterStartsAtCeiling,
-    /// R5: a node without a record issues no ballot before enough members told their counters.
-    RecordlessNodeAsksFirst,
-    /// R5: an acceptor without a record promises above every counter it heard before it votes.
-    RecordlessFloorIsLearnt,
-    /// P1: a late majority counts for nothing.
-    LateMajorityCountsForNothing,
-    /// P3: each acceptor counts once.
-    AcceptsAreDistinct,
-    /// P3: a round's timer is set once.
-    TimerIsArmedOnce,
-    /// P4: a round is voided before it is undone.
-    VoidBeforeUndo,
-    /// P5: a failed renewal is not undone by a release.
-    FailedRenewalIsNotUndone,
-    /// P8: only a fresh round is undone when its client leaves.
-    AbandonReleasesFreshOnly,
-    /// P5: each renewal has a fresh ballot.
-    RenewalHasFreshBallot,
-    /// P6: a release drops the holder's belief before anything is sent.
-    ReleaseDropsBeliefFirst,
-    /// P6: a released tenure is never believed again, even if a grant of it arrives.
-    ReleasedTenureIsNeverUsed,
-    /// P6: a release is confirmed only by a majority.
-    ReleaseNeedsMajority,
-    /// P7: a client renews only a tenure that was granted to it.
-    OnlyOwnTenureIsRenewed,
-    /// A1: `ttl <= M` holds in Renew and Heal too.
-    RenewTtlIsBounded,
-    /// T1: the belief is shorter than the exclusion by the drift margin.
-    BeliefKeepsDriftMargin,
-    /// T2: the time a server kept a request waiting is divided by r.
-    WaitedIsShrunkByDrift,
-    /// T3, R3: the quarantine covers the longest ttl.
-    QuarantineCoversLongestTtl,
-    /// R2: no lease above the durable ceiling is accepted.
-    TtlWaitsForDisk,
-    /// R2: `lease_ceiling` counts renewals and heals.
-    LeaseCeilingCountsRenewals,
-    /// R2: `lease_ceiling` is not lowered during quarantine.
-    LeaseCeilingKeptInQuarantine,
-    /// R4: a snapshot is used once.
-    SnapshotIsUsedOnce,
-    /// R4: a quarantined node writes no snapshot.
-    NoSnapshotFromQuarantine,
-    /// Invariant 5: a quorum is more than half of the members.
-    QuorumIsMajority,
-}
+use crate::listed::listed;
 
-impl Rule {
-    /// Every rule, in the order of the protocol's table.
-    pub const ALL: [Self; 37] = [
-        Self::ProposeRefusesForeign,
-        Self::ProposeRaisesPromised,
-        Self::RenewKeepsLater,
-        Self::RenewRaisesPromised,
-        Self::RenewOnlyLive,
-        Self::HealOnlyAfterMajority,
-        Self::HealObeysBallot,
-        Self::HealReplacesOnlyLower,
-        Self::HealCarriesRenewalBallot,
-        Self::ReleaseMatchesTenure,
-        Self::ReclaimFoldsIntoFloor,
-        Self::BallotWaitsForDisk,
-        Self::FloorStartsAtCeiling,
-        Self::CounterStartsAtCeiling,
-        Self::RecordlessNodeAsksFirst,
-        Self::RecordlessFloorIsLearnt,
-        Self::LateMajorityCountsForNothing,
-        Self::AcceptsAreDistinct,
-        Self::TimerIsArmedOnce,
-        Self::VoidBeforeUndo,
-        Self::FailedRenewalIsNotUndone,
-        Self::AbandonReleasesFreshOnly,
-        Self::RenewalHasFreshBallot,
-        Self::ReleaseDropsBeliefFirst,
-        Self::ReleasedTenureIsNeverUsed,
-        Self::ReleaseNeedsMajority,
-        Self::OnlyOwnTenureIsRenewed,
-        Self::RenewTtlIsBounded,
-        Self::BeliefKeepsDriftMargin,
-        Self::WaitedIsShrunkByDrift,
-        Self::QuarantineCoversLongestTtl,
-        Self::TtlWaitsForDisk,
-        Self::LeaseCeilingCountsRenewals,
-        Self::LeaseCeilingKeptInQuarantine,
-        Self::SnapshotIsUsedOnce,
-        Self::NoSnapshotFromQuarantine,
-        Self::QuorumIsMajority,
-    ];
+listed! {
+    /// A row of the table "what breaks without each rule" of docs/protocol.md.
+    #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+    pub enum Rule {
+        /// A3: a live lease of another tenure refuses a Propose.
+        ProposeRefusesForeign,
+        /// A3: an accepted Propose raises `promised`.
+        ProposeRaisesPromised,
+        /// A4: a renewal keeps the later of two expiries.
+        RenewKeepsLater,
+        /// A4: a renewal raises `promised`.
+        RenewRaisesPromised,
+        /// A4: only a live lease is renewed.
+        RenewOnlyLive,
+        /// P5: a Heal is sent only after a majority renewed.
+        HealOnlyAfterMajority,
+        /// A5: a Heal below `promised` is refused.
+        HealObeysBallot,
+        /// A5: a Heal replaces a live lease only of a lower tenure.
+        HealReplacesOnlyLower,
+        /// P5: a Heal carries the ballot of the renewal that won.
+        HealCarriesRenewalBallot,
+        /// A6: a Release clears exactly its own tenure.
+        ReleaseMatchesTenure,
+        /// A7: reclaiming an entry folds its `promised` into `floor`.
+        ReclaimFoldsIntoFloor,
+        /// R1: no ballot above the durable ceiling is issued or promised.
+        BallotWaitsForDisk,
+        /// R1: after a restart, `floor` begins at the ceiling.
+        FloorStartsAtCeiling,
+        /// R1, R5: after a restart, the counter begins at the ceiling: no ballot is issued twice.
+        CounterStartsAtCeiling,
+        /// R5: a node without a record issues no ballot before enough members told their counters.
+        RecordlessNodeAsksFirst,
+        /// R5: an acceptor without a record promises above every counter it heard before it votes.
+        RecordlessFloorIsLearnt,
+        /// P1: a late majority counts for nothing.
+        LateMajorityCountsForNothing,
+        /// P3: each acceptor counts once.
+        AcceptsAreDistinct,
+        /// P3: a round's timer is set once.
+        TimerIsArmedOnce,
+        /// P4: a round is voided before it is undone.
+        VoidBeforeUndo,
+        /// P5: a failed renewal is not undone by a release.
+        FailedRenewalIsNotUndone,
+        /// P8: only a fresh round is undone when its client leaves.
+        AbandonReleasesFreshOnly,
+        /// P5: each renewal has a fresh ballot.
+        RenewalHasFreshBallot,
+        /// P6: a release drops the holder's belief before anything is sent.
+        ReleaseDropsBeliefFirst,
+        /// P6: a released tenure is never believed again, even if a grant of it arrives.
+        ReleasedTenureIsNeverUsed,
+        /// P6: a release is confirmed only by a majority.
+        ReleaseNeedsMajority,
+        /// P7: a client renews only a tenure that was granted to it.
+        OnlyOwnTenureIsRenewed,
+        /// A1: `ttl <= M` holds in Renew and Heal too.
+        RenewTtlIsBounded,
+        /// T1: the belief is shorter than the exclusion by the drift margin.
+        BeliefKeepsDriftMargin,
+        /// T2: the time a server kept a request waiting is divided by r.
+        WaitedIsShrunkByDrift,
+        /// T3, R3: the quarantine covers the longest ttl.
+        QuarantineCoversLongestTtl,
+        /// R2: no lease above the durable ceiling is accepted.
+        TtlWaitsForDisk,
+        /// R2: `lease_ceiling` counts renewals and heals.
+        LeaseCeilingCountsRenewals,
+        /// R2: `lease_ceiling` is not lowered during quarantine.
+        LeaseCeilingKeptInQuarantine,
+        /// R4: a snapshot is used once.
+        SnapshotIsUsedOnce,
+        /// R4: a quarantined node writes no snapshot.
+        NoSnapshotFromQuarantine,
+        /// Invariant 5: a quorum is more than half of the members.
+        QuorumIsMajority,
+    }
 }
 
 /// The rules in force: all of them, except in a build with the feature `mutants`.

@@ -14,7 +14,6 @@ const CLI: &str = "crates/paxoslease-cli/src/";
 /// Options with which `cargo run` means another binary than ours.
 const OTHER_BINARY: &[&str] = &["-p", "--package", "--bin", "--example", "--manifest-path"];
 
-/// A command of a document.
 #[derive(PartialEq, Eq, Debug)]
 enum Typed<'a> {
     Xtask(Vec<&'a str>),

@@ -7,37 +7,15 @@ use crate::tidy::markdown::{row, section, spans};
 use crate::tidy::repository::Repository;
 
 /// Each phrase to avoid, and what to write instead.
-const PHRASES: &[(&str, &str)] = &[
-    ("whoever", "name the party: the client, the node, the caller"),
-    ("somebody", "name the party: another client, a peer, an operator"),
-    ("anybody", "name the party: any client, any node"),
-    ("but for", "except"),
-    ("by and by", "gradually"),
-    ("so many", "that many, or a name for the number"),
-    ("for want of", "because .. lacks"),
-    ("makes no sense", "is not valid"),
-    ("is no frame", "is not a valid frame"),
-    ("is no error", "is not an error"),
-    ("the name is none", "the name is not valid"),
-    ("is no duration", "is not a valid duration"),
-    ("is no majority", "is not a majority"),
-    ("are no majority", "are not a majority"),
-    ("speak tls", "use TLS"),
-    ("speaks tls", "uses TLS, or requires it"),
-    ("no trust between", "requires TLS, or access denied"),
-    ("that takes a restart", "requires a restart"),
-];
+const PHRASES: &str = include_str!("phrases.txt");
 
-/// More of them, for texts that users read: help, manual, documents, and files to deploy.
-const PHRASES_FOR_USERS: &[(&str, &str)] = &[
-    ("wish", "request"),
-    ("nobody", "name the party: no client, no node"),
-    ("if not said", "by default"),
-    ("unless said", "by default"),
-    ("no minority matters", "any minority may fail"),
-    ("on the way", "on the request path"),
-    ("as a quorum said", "as a majority reported"),
-];
+/// The phrases after this line are for texts that users read.
+const FOR_USERS: &str = "# For texts that users read";
+
+/// Phrases with what to write instead, one per line. Comments begin with `#`.
+fn phrases(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(": "))
+}
 
 /// Whether users read this file, and it is not Rust.
 fn is_for_users(path: &str) -> bool {
@@ -58,15 +36,17 @@ const TEST_NAME_MAX: usize = 60;
 /// No banned phrase and no long test name, in Rust, in documents and in other texts for users.
 pub(super) fn is_plain(repository: &Repository) -> Vec<Finding> {
     let mut findings = Vec::new();
-    // These files have the phrases themselves.
-    let is_checked = |path: &str| !path.ends_with("tidy/english.rs") && path != "CONTRIBUTING.md";
+    let (everywhere, _) = PHRASES.split_once(FOR_USERS).expect("both lists are there");
+    // CONTRIBUTING.md has the phrases themselves.
+    let is_checked = |path: &str| path != "CONTRIBUTING.md";
     let is_text = |path: &str| path.ends_with(".rs") || path.ends_with(".md") || is_for_users(path);
     for file in repository.files().filter(|file| is_text(&file.path) && is_checked(&file.path)) {
-        let more = if is_for_users(&file.path) { PHRASES_FOR_USERS } else { &[] };
+        let list = if is_for_users(&file.path) { PHRASES } else { everywhere };
+        let avoided: Vec<_> = phrases(list).collect();
         let mut is_test = false;
         for (number, line) in file.lines() {
             let words = words(&line.to_lowercase());
-            for (phrase, instead) in PHRASES.iter().chain(more) {
+            for (phrase, instead) in &avoided {
                 if words.contains(&format!(" {phrase} ")) {
                     findings.push(file.finding(number, format!("\"{phrase}\": {instead}")));
                 }

@@ -8,7 +8,6 @@ use paxoslease_node::parse_duration;
 
 use super::trust::{CONNECTION, TrustArgs};
 
-/// Options of `bench`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("help/bench.txt"))]
 pub(crate) struct BenchArgs {
@@ -96,7 +95,6 @@ pub(crate) struct BenchArgs {
     pub(crate) json: bool,
 }
 
-/// The workloads.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WorkloadKind {
     /// Acquire and release, each operation with a name of its own

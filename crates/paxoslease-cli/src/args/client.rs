@@ -75,17 +75,6 @@ pub(crate) struct AskArgs {
     pub(crate) json: bool,
 }
 
-/// A lease that was acquired before.
-#[derive(clap::Args, Clone, Debug)]
-pub(crate) struct TenureArgs {
-    /// The name of the lease
-    pub(crate) name: String,
-
-    /// The fence that `acquire` printed
-    #[arg(long, value_name = "N")]
-    pub(crate) fence: u64,
-}
-
 /// The lease to acquire.
 #[derive(clap::Args, Clone, Debug)]
 pub(crate) struct LeaseArgs {
@@ -178,7 +167,6 @@ pub(crate) enum OnLost {
     Ignore,
 }
 
-/// Options of `lock`.
 #[derive(clap::Args, Debug)]
 #[command(override_usage = LOCK_USAGE, after_help = include_str!("help/lock.txt"))]
 #[command(after_long_help = include_str!("manual/lock.txt"))]
@@ -218,7 +206,6 @@ pub(crate) struct LockArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Options of `elect`.
 #[derive(clap::Args, Debug)]
 #[command(override_usage = ELECT_USAGE, after_help = include_str!("help/elect.txt"))]
 #[command(after_long_help = include_str!("manual/elect.txt"))]
@@ -253,7 +240,6 @@ pub(crate) struct ElectArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// Options of `acquire`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("help/acquire.txt"))]
 #[command(after_long_help = include_str!("manual/acquire.txt"))]
@@ -268,12 +254,15 @@ pub(crate) struct AcquireArgs {
     pub(crate) ask: AskArgs,
 }
 
-/// Options of `renew`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("help/renew.txt"))]
 pub(crate) struct RenewArgs {
-    #[command(flatten)]
-    pub(crate) tenure: TenureArgs,
+    /// The name of the lease
+    pub(crate) name: String,
+
+    /// The fence that `acquire` printed
+    #[arg(long, value_name = "N")]
+    pub(crate) fence: u64,
 
     /// How long the lease lasts from now
     ///
@@ -285,7 +274,6 @@ pub(crate) struct RenewArgs {
     pub(crate) ask: AskArgs,
 }
 
-/// Options of `release`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("help/release.txt"))]
 pub(crate) struct ReleaseArgs {
@@ -308,7 +296,6 @@ pub(crate) struct ReleaseArgs {
     pub(crate) ask: AskArgs,
 }
 
-/// Options of `get`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("help/get.txt"))]
 pub(crate) struct GetArgs {
@@ -330,7 +317,6 @@ pub(crate) struct PrefixArgs {
     pub(crate) ask: AskArgs,
 }
 
-/// Options of `status`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("help/status.txt"))]
 pub(crate) struct StatusArgs {

@@ -22,7 +22,6 @@ paxoslease serve --config <FILE> [OPTIONS]
 /// The heading of the node's options for TLS.
 const TLS: &str = "TLS";
 
-/// Options of `dev`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("help/dev.txt"))]
 pub(crate) struct DevArgs {
@@ -55,7 +54,6 @@ pub(crate) struct DevArgs {
     pub(crate) log: LogArgs,
 }
 
-/// Options of `serve`.
 #[derive(clap::Args, Debug)]
 #[command(override_usage = SERVE_USAGE, after_help = include_str!("help/serve.txt"))]
 #[command(after_long_help = include_str!("manual/serve.txt"))]
@@ -228,7 +226,6 @@ pub(crate) struct LogArgs {
     pub(crate) format: LogFormat,
 }
 
-/// The format of a log line.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum LogFormat {
     /// Text, coloured on a terminal

@@ -52,7 +52,6 @@ pub(crate) struct TrustArgs {
     pub(crate) insecure_plaintext: bool,
 }
 
-/// Options of `certs`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("help/certs.txt"))]
 #[command(after_long_help = include_str!("manual/certs.txt"))]
@@ -148,7 +147,6 @@ fn parse_client(text: &str) -> Result<String, String> {
     Err("write up to 64 letters, digits, dots, hyphens and underscores; begin with a letter or digit".into())
 }
 
-/// Options of `token`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("help/token.txt"))]
 pub(crate) struct TokenArgs {

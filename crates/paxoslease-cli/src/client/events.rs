@@ -25,7 +25,6 @@ const OTHERS: [i32; 5] = [SIGCONT, SIGTSTP, SIGUSR1, SIGUSR2, SIGWINCH];
 /// The most queued events. A sender waits while the queue is full.
 const QUEUED_MAX: usize = 64;
 
-/// An event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
     /// This process received a signal.
@@ -38,7 +37,6 @@ pub(crate) enum Event {
     Overdue,
 }
 
-/// The queue of events.
 pub(crate) struct Events {
     pub(crate) sender: Sender<Event>,
     receiver: Receiver<Event>,
@@ -59,10 +57,8 @@ impl Events {
                 }
             }
         };
-        thread::Builder::new()
-            .name("signals".to_owned())
-            .spawn(wait)
-            .context("cannot handle signals")?;
+        let thread = thread::Builder::new().name("signals".to_owned());
+        thread.spawn(wait).context("cannot handle signals")?;
         Ok(Self { sender, receiver, signals: handle })
     }
 

@@ -4,9 +4,6 @@
 //! usage, and those of `sysexits.h` for the rest. The library's errors say what happened; this
 //! module adds what to do next.
 
-use std::error::Error;
-use std::fmt;
-
 use paxoslease_client::{AcquireError, AskError, LeaseInfo, ReleaseError, RenewError};
 
 use super::text::{plain, quoted, span};
@@ -25,19 +22,12 @@ pub(crate) const LOST: u8 = 75;
 const DENIED: u8 = 77;
 
 /// One line for the user, and the exit code.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
 pub(crate) struct Failure {
     pub(crate) code: u8,
     message: String,
 }
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl Error for Failure {}
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {

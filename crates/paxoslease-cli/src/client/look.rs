@@ -62,7 +62,6 @@ pub(super) fn object(seen: &LeaseInfo) -> Value {
     json!({"name": name, "holder": holder, "fence": fence.to_string(), "ttl_ms": millis(*remaining)})
 }
 
-/// The columns of the table.
 fn row(seen: &LeaseInfo) -> [String; 4] {
     let LeaseInfo { name, holder, fence, remaining } = seen;
     [plain(name).into(), plain(holder).into(), fence.to_string(), short(*remaining)]

@@ -21,7 +21,6 @@ use super::text::{plain, quoted, short, span};
 use crate::args::StatusArgs;
 use crate::{Verdict, output};
 
-/// The answer of an endpoint.
 struct Answer {
     endpoint: String,
     said: Result<NodeStatus, AskError>,

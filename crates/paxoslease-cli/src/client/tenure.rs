@@ -14,7 +14,7 @@ use super::connect;
 use super::events::Events;
 use super::failure::{Failure, held};
 use super::text::quoted;
-use crate::args::{AcquireArgs, ReleaseArgs, RenewArgs, TenureArgs};
+use crate::args::{AcquireArgs, ReleaseArgs, RenewArgs};
 use crate::{Verdict, output};
 
 pub(crate) fn acquire(args: AcquireArgs) -> anyhow::Result<Verdict> {
@@ -47,7 +47,7 @@ pub(crate) fn acquire(args: AcquireArgs) -> anyhow::Result<Verdict> {
 }
 
 pub(crate) fn renew(args: RenewArgs) -> anyhow::Result<Verdict> {
-    let RenewArgs { tenure: TenureArgs { name, fence }, ttl, ask } = args;
+    let RenewArgs { name, fence, ttl, ask } = args;
     let client = connect(&ask.cell)?;
     let grant = client.renew_blocking(&name, fence, ttl).map_err(Failure::from)?;
     if ask.json {

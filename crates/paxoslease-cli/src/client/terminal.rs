@@ -12,7 +12,6 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, getpgrp};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
-/// The terminal of this session.
 pub(crate) struct Terminal(Option<OwnedFd>);
 
 impl Terminal {

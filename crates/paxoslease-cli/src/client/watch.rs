@@ -115,6 +115,10 @@ fn next(watch: &mut Watch, events: &Events) -> Either<Option<Change>, i32> {
 
 /// Prints a change for people: leases on stdout, the state of the watch on stderr.
 fn show(change: &Change) -> anyhow::Result<bool> {
+    let report = |line: String| {
+        output::to_stderr(&line);
+        Ok(true)
+    };
     let line = match change {
         Change::Held(LeaseInfo { name, holder, fence, remaining }) => {
             let (name, holder, left) = (plain(name), plain(holder), short(*remaining));
@@ -125,24 +129,20 @@ fn show(change: &Change) -> anyhow::Result<bool> {
             format!("expired  {}  fence {fence}\n", plain(name))
         }
         Change::Missed(count) => {
-            let line = format!("missed   {count} changes: they came faster than they were read\n");
-            output::to_stderr(&line);
-            return Ok(true);
+            let why = "they came faster than they were read";
+            return report(format!("missed   {count} changes: {why}\n"));
         }
         Change::Connected { endpoint } => {
-            output::to_stderr(&format!("watching at {endpoint}; Ctrl-C ends it\n"));
-            return Ok(true);
+            return report(format!("watching at {endpoint}; Ctrl-C ends it\n"));
         }
         Change::Disconnected { problem } => {
-            output::to_stderr(&format!("not connected: {problem}; trying again\n"));
-            return Ok(true);
+            return report(format!("not connected: {problem}; trying again\n"));
         }
         _ => return Ok(true),
     };
     output::more_to_stdout(format!("{}  {line}", time()).as_bytes())
 }
 
-/// The JSON object of a change.
 fn event(change: &Change) -> Value {
     match change {
         Change::Held(seen) => {

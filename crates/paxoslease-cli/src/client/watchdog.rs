@@ -249,8 +249,15 @@ impl Watchdog {
 
     /// Waits for children that have ended, its own and adopted ones. Returns whether none is left.
     fn reap(&mut self) -> bool {
+        self.reap_by(|| wait(WaitOptions::NOHANG | WaitOptions::UNTRACED))
+    }
+
+    fn reap_by(
+        &mut self,
+        wait: impl Fn() -> rustix::io::Result<Option<(Pid, WaitStatus)>>,
+    ) -> bool {
         loop {
-            match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            match wait() {
                 Ok(Some((child, status))) => self.reaped(child, status),
                 Ok(None) => return false,
                 Err(_no_child) => return true,
@@ -276,13 +283,8 @@ impl Watchdog {
 
     /// Whether no child in the group is left.
     fn is_group_gone(&mut self) -> bool {
-        loop {
-            match waitpgid(self.leader, WaitOptions::NOHANG) {
-                Ok(Some((child, status))) => self.reaped(child, status),
-                Ok(None) => return false,
-                Err(_no_child) => return true,
-            }
-        }
+        let leader = self.leader;
+        self.reap_by(|| waitpgid(leader, WaitOptions::NOHANG))
     }
 
     fn report(&self, report: Report) {

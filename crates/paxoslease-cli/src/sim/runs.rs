@@ -13,13 +13,11 @@ use super::run_one;
 use crate::args::SimArgs;
 use crate::output;
 
-/// The totals of many runs.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Totals {
     pub(super) runs: u64,
     pub(super) counts: Counts,
     pub(super) lasted: Duration,
-    /// The number of violations.
     pub(super) violations: u64,
     /// The number of runs with violations.
     pub(super) broken_runs: u64,

@@ -14,7 +14,7 @@ use crate::output::grouped;
 /// The machine-readable summary; the table shows the same.
 #[derive(Serialize)]
 pub(super) struct Summary {
-    algorithm: &'static str,
+    algorithm: String,
     /// Whether whole processes ran, not the protocol alone.
     stack: bool,
     scenario: Option<&'static str>,

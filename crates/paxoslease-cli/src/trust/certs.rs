@@ -60,7 +60,6 @@ pub(crate) fn run(args: CertsArgs) -> anyhow::Result<Verdict> {
     Ok(Verdict::Well)
 }
 
-/// The subject of a certificate.
 struct Subject {
     /// The prefix of its file names.
     name: String,
@@ -134,7 +133,6 @@ fn limit(params: &mut CertificateParams, life: Duration) {
     params.not_after = now + life;
 }
 
-/// The authority that signs certificates.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     path: PathBuf,

@@ -85,7 +85,7 @@ impl Conversation {
                 let options = [&["--max-lease", MAX_LEASE], options].concat();
                 self.cell = Some(Cell::with(free_port(3), &options));
             }
-            ["kill", "cell"] => self.cell().kill_all(),
+            ["kill", "cell"] => self.cell().process.signal(Signal::KILL),
             ["kill", "node", id] => self.cell().kill(id.parse().expect("a number")),
             [label, "&", ..] => {
                 let (_, script) = line.split_once(" & ").expect("a command");
@@ -105,7 +105,7 @@ impl Conversation {
                 lines.until(|line| contains(line, text));
             }
             [label, "=", "line", "of", process] => {
-                let other = WatchedProcess::printed_by(self.process(process));
+                let other = WatchedProcess::new(&self.process(process).stdout.line());
                 self.others.insert(label.to_owned(), other);
             }
             ["send", signal, label] => match self.others.get(label) {
@@ -199,17 +199,8 @@ fn contains(line: &str, text: &str) -> bool {
 }
 
 fn parsed(signal: &str) -> Signal {
-    match signal {
-        "CONT" => Signal::CONT,
-        "HUP" => Signal::HUP,
-        "INT" => Signal::INT,
-        "KILL" => Signal::KILL,
-        "QUIT" => Signal::QUIT,
-        "STOP" => Signal::STOP,
-        "TERM" => Signal::TERM,
-        "USR1" => Signal::USR1,
-        _ => panic!("unknown signal {signal}"),
-    }
+    let number: nix::sys::signal::Signal = format!("SIG{signal}").parse().expect(signal);
+    Signal::from_named_raw(number as i32).expect(signal)
 }
 
 fn ended(process: &Process) -> String {

@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt as _;
 
 use rustix::process::Signal;
 
-use crate::support::{Cell, WatchedProcess};
+use crate::support::{Cell, Process, WatchedProcess, outcome};
 
 #[test]
 fn an_interrupted_lock_ends_the_loop_of_a_shell() {
@@ -17,7 +17,8 @@ fn an_interrupted_lock_ends_the_loop_of_a_shell() {
 #[test]
 fn a_second_signal_does_not_prevent_the_release() {
     let cell = Cell::start();
-    let lock = cell.start_command(&["lock", "x", "--", "sh", "-c", "echo $$; exec sleep 600"]);
+    let sleep = ["lock", "x", "--", "sh", "-c", "echo $$; exec sleep 600"];
+    let lock = Process::run(cell.command(&sleep));
     lock.stdout.line();
     let end = WatchedProcess::new(&lock.id().to_string());
     while !end.has_ended() {
@@ -25,5 +26,5 @@ fn a_second_signal_does_not_prevent_the_release() {
         lock.signal(Signal::WINCH);
     }
     assert_eq!(lock.end(), Some(128 + 2));
-    assert_eq!(cell.run(&["get", "x"]).0, 1, "no client holds it");
+    assert_eq!(outcome(cell.command(&["get", "x"])).0, 1, "no client holds it");
 }

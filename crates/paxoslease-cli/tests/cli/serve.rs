@@ -1,11 +1,10 @@
-//! A node and its machine: systemd and the memory. All else about `serve` is in transcripts.
+//! A node and systemd. All else about `serve` is in transcripts.
 
 use std::os::unix::net::UnixDatagram;
 
 use rustix::process::Signal;
-use serde_json::Value;
 
-use crate::support::{Process, free_port, outcome, paxoslease, scratch};
+use crate::support::{Process, free_port, paxoslease, scratch};
 
 #[test]
 fn systemd_gets_ready_status_and_stopping_notifications() {
@@ -33,14 +32,4 @@ fn systemd_gets_ready_status_and_stopping_notifications() {
     process.signal(Signal::TERM);
     while told().trim() != "STOPPING=1" {}
     assert_eq!(process.end(), Some(0));
-}
-
-#[test]
-fn the_default_bounds_fit_the_memory_of_the_machine() {
-    let peer = ["--node=1", "--peer=1=127.0.0.1:7401"];
-    let (_, stdout, _) =
-        outcome(paxoslease(&[&["serve", "--check", "--json"], &peer[..]].concat()));
-    let plan: Value = serde_json::from_str(&stdout).expect("JSON");
-    let bound = |key: &str| plan["limits"][key].as_u64().expect("a number");
-    assert!(bound("leases") * 88 <= bound("names_bytes"), "{stdout}");
 }

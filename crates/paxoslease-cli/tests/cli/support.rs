@@ -87,14 +87,8 @@ impl Lines {
         }
     }
 
-    /// The next line.
     pub(crate) fn line(&self) -> String {
         self.until(|_| true).remove(0)
-    }
-
-    /// The next line, which is JSON.
-    pub(crate) fn json(&self) -> Value {
-        serde_json::from_str(&self.line()).expect("a line of JSON")
     }
 
     /// All lines until the process closes its output.
@@ -111,10 +105,6 @@ impl Lines {
 }
 
 impl Process {
-    pub(crate) fn start(args: &[&str]) -> Self {
-        Self::run(paxoslease(args))
-    }
-
     pub(crate) fn run(command: Command) -> Self {
         Self::run_with_log(command, None)
     }
@@ -134,12 +124,6 @@ impl Process {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child.borrow()), signal).expect("it runs");
-    }
-
-    /// Sends a signal, and returns the exit code.
-    pub(crate) fn end_by(&self, signal: Signal) -> Option<i32> {
-        self.signal(signal);
-        self.end()
     }
 
     /// Its exit code, as shells count.
@@ -209,8 +193,8 @@ impl Cell {
     /// A cell with these options of `dev`.
     pub(crate) fn with(port: u16, options: &[&str]) -> Self {
         let dev = ["dev", "--json", "--port", &port.to_string()];
-        let process = Process::start(&[&dev, options].concat());
-        let described = process.stdout.json();
+        let process = Process::run(paxoslease(&[&dev, options].concat()));
+        let described: Value = serde_json::from_str(&process.stdout.line()).expect("JSON");
         let nodes = described["nodes"].as_array().expect("a list");
         let address = |node: &Value| node["listen"]["clients"].as_str().expect("text").to_owned();
         let endpoints = nodes.iter().map(address).collect();
@@ -238,25 +222,10 @@ impl Cell {
         kill_process(pid(&id), Signal::KILL).expect("it runs");
     }
 
-    /// Kills all nodes at once.
-    pub(crate) fn kill_all(&self) {
-        self.process.signal(Signal::KILL);
-    }
-
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = paxoslease(args);
         command.env("PAXOSLEASE_ENDPOINTS", self.endpoints.join(","));
         command
-    }
-
-    /// Runs a command to its end: exit code, stdout, stderr.
-    pub(crate) fn run(&self, args: &[&str]) -> (i32, String, String) {
-        outcome(self.command(args))
-    }
-
-    /// Starts a command in the background.
-    pub(crate) fn start_command(&self, args: &[&str]) -> Process {
-        Process::run(self.command(args))
     }
 }
 
@@ -265,7 +234,8 @@ impl Drop for Cell {
     fn drop(&mut self) {
         let has_ended = self.process.child.borrow_mut().try_wait().is_ok_and(|end| end.is_some());
         if !has_ended && !std::thread::panicking() {
-            self.process.end_by(Signal::TERM);
+            self.process.signal(Signal::TERM);
+            self.process.end();
         }
     }
 }
@@ -285,11 +255,6 @@ impl WatchedProcess {
     pub(crate) fn new(line: &str) -> Self {
         let id = pid(line);
         Self { id, file: pidfd_open(id, PidfdFlags::empty()).expect("it runs") }
-    }
-
-    /// The process whose id is the next line of the output.
-    pub(crate) fn printed_by(process: &Process) -> Self {
-        Self::new(&process.stdout.line())
     }
 
     /// Whether it has ended by now.

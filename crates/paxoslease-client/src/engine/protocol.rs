@@ -20,7 +20,6 @@ pub(crate) struct QueueOptions {
     pub(crate) number: u64,
 }
 
-/// A word of a command.
 #[derive(Clone, Copy)]
 pub(crate) enum Word<'a> {
     Text(&'a str),
@@ -261,7 +260,6 @@ fn lease_info(
     Some(LeaseInfo { name, holder, fence: fence?.decimal()?, remaining })
 }
 
-/// The reply to LEASE.GET.
 pub(crate) fn parse_get(name: &str, reply: Value<'_>) -> Result<Option<LeaseInfo>, AskError> {
     if reply == Value::Null {
         return Ok(None);
@@ -271,7 +269,6 @@ pub(crate) fn parse_get(name: &str, reply: Value<'_>) -> Result<Option<LeaseInfo
     found.map(Some).ok_or_else(|| unexpected("LEASE.GET"))
 }
 
-/// The reply to LEASE.LIST.
 pub(crate) fn parse_list(session: u64, reply: Value<'_>) -> Result<Page, AskError> {
     let bad = || unexpected("LEASE.LIST");
     let mut items = reply.items().ok_or_else(bad)?;

@@ -3,7 +3,7 @@
 
 use std::task::Waker;
 
-use paxoslease_core::{Belief, Drift, Instant, Ttl, TtlError};
+use paxoslease_core::{Belief, Drift, Instant, Permits, Ttl, TtlError};
 use paxoslease_holder::transport::{GuardId, ReleaseOutcome, is_worthwhile};
 use paxoslease_holder::{AcquireError, AskError, RenewError};
 use paxoslease_wire::resp::Value;
@@ -229,7 +229,7 @@ impl Engine {
         let Some(mut acquire) = self.acquires.remove(id) else { return };
         let Some(drift) = self.drift() else { return };
         let Granted { tenure, permit, .. } = granted;
-        let (asked, permits) = (acquire.label.clone(), acquire.permits.map(|n| n.count()));
+        let (asked, permits) = (acquire.label.clone(), acquire.permits.map(Permits::count));
         if permit.is_some() != permits.is_some() || permit > permits {
             let error = unexpected("LEASE.ACQUIRE");
             self.distrust(error.clone());

@@ -24,6 +24,7 @@ pub(super) struct PendingRequest {
     pub(super) refusal: Option<AskError>,
 }
 
+#[derive(Debug)]
 pub(super) enum NodeRequest {
     /// The [`PendingAcquire`] with this id.
     Acquire(u64),
@@ -36,21 +37,6 @@ pub(super) enum NodeRequest {
     Release(Release),
     Query(Query),
     Ping,
-}
-
-impl std::fmt::Debug for NodeRequest {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Acquire(_) => "Acquire",
-            Self::Holder(_) => "Holder",
-            Self::Cancel(_) => "Cancel",
-            Self::RenewGuard(_) => "RenewGuard",
-            Self::Renew(_) => "Renew",
-            Self::Release(_) => "Release",
-            Self::Query(_) => "Query",
-            Self::Ping => "Ping",
-        })
-    }
 }
 
 impl PendingRequest {

@@ -119,18 +119,12 @@ const INLINE_MAX: usize = 38;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Label(Repr);
 
+/// The bytes are the name, then the holder text. Spilled ones are shared, because every step of a
+/// request clones its label.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Repr {
-    Inline {
-        name_len: NonZeroU8,
-        holder_len: u8,
-        bytes: [u8; INLINE_MAX],
-    },
-    /// The name, then the holder text. Shared, because every step of a request clones its label.
-    Spilled {
-        name_len: u16,
-        bytes: Arc<[u8]>,
-    },
+    Inline { name_len: NonZeroU8, holder_len: u8, bytes: [u8; INLINE_MAX] },
+    Spilled { name_len: u16, bytes: Arc<[u8]> },
 }
 
 /// The two counts that an [`Arc`] keeps beside the bytes.

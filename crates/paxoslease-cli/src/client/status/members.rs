@@ -9,6 +9,7 @@ use super::Answer;
 use crate::client::text::{plain, span};
 
 /// One node, as far as it is known.
+#[derive(Default)]
 pub(super) struct Member<'a> {
     pub(super) id: u16,
     /// The endpoint that was asked, or the node's address for peers.
@@ -20,7 +21,7 @@ pub(super) struct Member<'a> {
     pub(super) status: Option<&'a NodeStatus>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum State<'a> {
     Votes,
     Proposes,
@@ -30,6 +31,7 @@ pub(super) enum State<'a> {
     /// It answers, but reaches no majority, and other nodes say why they do not reach it.
     Refused(&'a str),
     /// No other node reports it.
+    #[default]
     Unknown,
 }
 
@@ -70,13 +72,8 @@ pub(super) fn members(answers: &[Answer]) -> Vec<Member<'_>> {
                 ..of_itself(answer, status)
             }
         });
-        itself.or_else(|| of_others(id, said().map(|(_, status)| status))).unwrap_or(Member {
-            id,
-            place: "",
-            state: State::Unknown,
-            rtt: None,
-            status: None,
-        })
+        let others = || of_others(id, said().map(|(_, status)| status));
+        itself.or_else(others).unwrap_or(Member { id, ..Member::default() })
     };
     ids.into_iter().map(member).collect()
 }
@@ -106,13 +103,8 @@ fn of_others<'a>(id: u16, said: impl Iterator<Item = &'a NodeStatus>) -> Option<
     } else {
         State::Down(problem.as_deref().unwrap_or_default())
     };
-    Some(Member {
-        id,
-        place: address.as_deref().unwrap_or_default(),
-        state,
-        rtt: *rtt,
-        status: None,
-    })
+    let place = address.as_deref().unwrap_or_default();
+    Some(Member { id, place, state, rtt: *rtt, status: None })
 }
 
 fn voting<'a>(quarantine_remaining: Duration) -> State<'a> {

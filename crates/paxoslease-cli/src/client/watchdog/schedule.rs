@@ -163,74 +163,38 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    fn schedule(on_lost: OnLost) -> Schedule {
+    /// A lease of 15 s with a grace of 5 s, which ends at 100 s.
+    fn schedule(on_lost: &str) -> Schedule {
+        let on_lost = clap::ValueEnum::from_str(on_lost, false).expect("a policy");
         let policy = Policy::new(on_lost, ms(15_000), Some(ms(5_000))).expect("room");
         Schedule::new(policy, ms(100_000))
     }
 
     #[test]
-    fn both_signals_are_sent_before_the_lease_ends() {
-        let mut schedule = schedule(OnLost::Term);
-        assert_eq!(schedule.alarm_at(), Some(ms(94_250)));
-        assert_eq!(schedule.due(ms(94_249)), None);
-        assert_eq!(schedule.due(ms(94_250)), Some(KillSignal::Terminate));
-        assert_eq!(schedule.due(ms(94_300)), None);
-        assert_eq!(schedule.alarm_at(), Some(ms(99_250)));
-        assert_eq!(schedule.due(ms(99_250)), Some(KillSignal::Kill));
-        assert_eq!(schedule.alarm_at(), None);
-    }
-
-    #[test]
-    fn a_renewal_has_no_effect_after_sigterm() {
-        let mut schedule = schedule(OnLost::Term);
-        schedule.extend(ms(110_000));
-        schedule.extend(ms(105_000));
-        assert_eq!(schedule.due(ms(104_249)), None);
-        assert_eq!(schedule.due(ms(104_250)), Some(KillSignal::Terminate));
-        schedule.extend(ms(200_000));
-        assert_eq!(schedule.due(ms(109_250)), Some(KillSignal::Kill));
-    }
-
-    #[test]
-    fn an_early_loss_leaves_exactly_the_grace() {
-        let mut schedule = schedule(OnLost::Term);
-        assert_eq!(schedule.lose(ms(90_000)), Some(KillSignal::Terminate));
-        assert_eq!(schedule.lose(ms(90_001)), None, "once is enough");
-        assert_eq!(schedule.alarm_at(), Some(ms(95_000)));
-    }
-
-    #[test]
-    fn the_grace_ends_with_the_lease_after_a_pause() {
-        let mut late = schedule(OnLost::Term);
-        assert_eq!(late.due(ms(98_000)), Some(KillSignal::Terminate));
-        assert_eq!(late.due(ms(99_250)), Some(KillSignal::Kill));
-        let mut too_late = schedule(OnLost::Term);
-        assert_eq!(too_late.due(ms(300_000)), Some(KillSignal::Kill));
-        assert_eq!(too_late.due(ms(300_001)), None);
-    }
-
-    #[test]
-    fn the_rest_of_a_signalled_group_has_the_grace() {
-        for on_lost in [OnLost::Term, OnLost::Kill, OnLost::Ignore] {
-            let mut asked = schedule(on_lost);
-            assert!(asked.wind_up(ms(90_000)) && !asked.wind_up(ms(90_001)));
-            assert_eq!(asked.lose(ms(90_002)), None, "it is on its way");
-            assert_eq!(asked.due(ms(94_999)), None);
-            assert_eq!(asked.due(ms(95_000)), Some(KillSignal::Kill));
-        }
-        let mut late = schedule(OnLost::Term);
-        assert!(late.wind_up(ms(94_251)));
-        assert_eq!(late.alarm_at(), Some(ms(99_250)), "the lease does not last longer");
-    }
-
-    #[test]
-    fn kill_has_no_grace_and_ignore_no_end() {
-        let mut kill = schedule(OnLost::Kill);
-        assert_eq!(kill.due(ms(99_249)), None);
-        assert_eq!(kill.due(ms(99_250)), Some(KillSignal::Kill));
-        assert_eq!(schedule(OnLost::Kill).lose(ms(1)), Some(KillSignal::Kill));
-        let mut ignore = schedule(OnLost::Ignore);
-        assert_eq!((ignore.lose(ms(1)), ignore.due(ms(300_000))), (None, None));
+    fn signals_are_due_as_the_transcript_says() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/src/client/watchdog/schedule.txt");
+        let mut played = schedule("term");
+        paxoslease_rig::check_transcript(path.as_ref(), |command| {
+            let (verb, argument) = command.split_once(' ').expect("a verb and an argument");
+            let at = || ms(argument.parse().expect("milliseconds"));
+            let due = |signal: Option<KillSignal>| signal.map_or("-".into(), |s| format!("{s:?}"));
+            let outcome = match verb {
+                "on-lost" => {
+                    played = schedule(argument);
+                    "held".to_owned()
+                }
+                "renewed" => {
+                    played.extend(at());
+                    "held".to_owned()
+                }
+                "winds-up" => format!("news: {}", played.wind_up(at())),
+                "lost" => due(played.lose(at())),
+                "now" => due(played.due(at())),
+                _ => panic!("unknown command {command}"),
+            };
+            let then = played.alarm_at().map_or("never".into(), |at| at.as_millis().to_string());
+            format!("{outcome}, then {then}")
+        });
     }
 
     #[test]

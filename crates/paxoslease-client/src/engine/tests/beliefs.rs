@@ -17,36 +17,23 @@ fn belief_span() -> Duration {
     drift().belief_span(Ttl::from_millis(TTL_MS).expect("not zero"))
 }
 
-/// What the server, the network and the holders may do.
+/// What the server, the network and the holders may do. `Answer` is for the oldest request, `Push`
+/// for the last sending of an acquire, or for an earlier one.
 #[derive(Clone, Debug)]
 enum Step {
     Pass(u64),
-    /// Answers the oldest request.
     Answer(ForgedReply),
-    /// Pushes a result for the last sending of an acquire, or for an earlier one.
-    Push {
-        name: usize,
-        back: u64,
-        reply: ForgedReply,
-    },
+    Push { name: usize, back: u64, reply: ForgedReply },
     Break,
     Connect,
-    Acquire {
-        name: usize,
-        wait_ms: u64,
-    },
-    Release {
-        name: usize,
-    },
+    Acquire { name: usize, wait_ms: u64 },
+    Release { name: usize },
 }
 
+/// `Yes` is a grant or a renewal.
 #[derive(Clone, Copy, Debug)]
 enum ForgedReply {
-    /// A grant or a renewal.
-    Yes {
-        ttl_ms: i64,
-        waited_ms: i64,
-    },
+    Yes { ttl_ms: i64, waited_ms: i64 },
     Queued,
     No,
     NotHeld,
@@ -115,14 +102,8 @@ struct NameState {
 
 impl BeliefChecker {
     fn new() -> Self {
-        let names = Default::default();
-        Self {
-            manual: ManualClient::connected(2),
-            is_connected: true,
-            names,
-            open: Vec::new(),
-            grants: 0,
-        }
+        let (manual, names) = (ManualClient::connected(2), Default::default());
+        Self { manual, is_connected: true, names, open: Vec::new(), grants: 0 }
     }
 
     fn run(&mut self, step: Step) {

@@ -9,6 +9,8 @@
 //! breaks, connects            the connection
 //! unreachable                 no endpoint could be reached
 //! show a, drop a              a lease; or a call
+//! pass 1s && show a           both, before the client's thread runs
+//! 3 times: pass 1s            one after the other
 //! ```
 //!
 //! The output of a command is everything that it causes: requests, results, states of leases.
@@ -47,7 +49,6 @@ struct Scene {
     output: String,
 }
 
-/// The result of a call.
 enum Outcome {
     Lease(LeaseGuard),
     Grant(Grant),
@@ -82,7 +83,15 @@ impl Scene {
         }
     }
 
-    fn run(&mut self, command: &str) {
+    fn run(&mut self, line: &str) {
+        if let Some((count, line)) = line.split_once(" times: ") {
+            return (0..count.parse().expect("a number")).for_each(|_: u32| self.run(line));
+        }
+        line.split(" && ").for_each(|command| self.command(command));
+        self.observe();
+    }
+
+    fn command(&mut self, command: &str) {
         let words: Vec<&str> = command.split(' ').collect();
         match words[..] {
             ["client", endpoints, ..] => {
@@ -125,7 +134,6 @@ impl Scene {
             }
             _ => panic!("unknown command: {command}"),
         }
-        self.observe();
     }
 
     fn connect(&mut self) {
@@ -147,10 +155,11 @@ impl Scene {
         let ttl = option(words, "for").map_or(TTL, duration);
         let wait = option(words, "wait").map_or(Duration::ZERO, duration);
         let name = words.get(1).copied().unwrap_or_default().to_owned();
+        let holder = option(words, "holder").unwrap_or("me");
         let fence = words.get(2).and_then(|word| word.parse().ok());
         match words[0] {
             "acquire" | "detached" => {
-                let acquire = client.acquire(&name, ttl).holder("me").wait(wait);
+                let acquire = client.acquire(&name, ttl).holder(holder).wait(wait);
                 if words[0] == "acquire" {
                     ManualFuture::new(result(acquire.into_future(), Outcome::Lease))
                 } else {
@@ -169,6 +178,12 @@ impl Scene {
             "release" => {
                 let fence = fence.expect("a fence");
                 ManualFuture::new(async move { result(client.release(&name, fence), other).await })
+            }
+            "renew" => {
+                let fence = fence.expect("a fence");
+                ManualFuture::new(
+                    async move { result(client.renew(&name, fence, ttl), other).await },
+                )
             }
             "shutdown" => ManualFuture::new(async move {
                 client.shutdown().await;

@@ -16,9 +16,6 @@ pub(super) const FENCE: u64 = 7 << 10 | 1;
 
 pub(super) const TTL: Duration = Duration::from_secs(15);
 
-/// The reply that grants a lease with that fence and [`TTL`] at once.
-pub(super) const GRANTED: &str = "*3\r\n:7169\r\n:15000\r\n:0\r\n";
-
 pub(super) fn unreachable() -> AskError {
     AskError::Unreachable { endpoints: vec!["n1:1".into()], problem: "refused".into() }
 }
@@ -53,14 +50,6 @@ impl ManualClient {
         }
         assert!(rest.is_empty(), "only whole requests are sent");
         sent
-    }
-
-    /// The only request that the client sends now.
-    #[track_caller]
-    pub(super) fn sent_one(&mut self) -> String {
-        let mut sent = self.sent();
-        assert_eq!(sent.len(), 1, "{sent:?}");
-        sent.remove(0)
     }
 
     /// Delivers replies or pushes of the server, and lets the client handle them.
