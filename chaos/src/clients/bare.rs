@@ -1,4 +1,4 @@
-//! A holder for protocols without a library of ours. It renews and releases, and computes its belief
+//! A holder for protocols without a library of ours. It renews, releases, and computes its belief
 //! as in docs/migrating.md.
 //!
 //! Only the clock and the holder end its belief, so it logs the end of the belief in advance.

@@ -1,10 +1,10 @@
 //! Semaphores: acquires of one of several permits, each of which is a lease of its own (`gpu#2`).
 //!
-//! All permits of a semaphore are in one shard. An acquire tries one permit after the other. One that
-//! may wait tries only those that look free at this node; if it gets none, it queues for all of
-//! them, and withdraws from the others with its first grant. Every queue has the waiters of this
-//! node in the same order, so they are served in that order. Exclusion is that of the leases: an error here costs time, or a permit until its ttl
-//! ends, but a permit never has two holders.
+//! All permits of a semaphore are in one shard. An acquire tries one permit after the other. One
+//! that may wait tries only those that look free at this node; if it gets none, it queues for all
+//! of them, and withdraws from the others with its first grant. Every queue has the waiters of this
+//! node in the same order, so they are served in that order. Exclusion is that of the leases: an
+//! error here costs time, or a permit until its ttl ends, but a permit never has two holders.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU8;
