@@ -120,3 +120,20 @@ fn a_waiter_gets_one_permit_and_waits_for_no_other() {
         }
     }
 }
+
+#[test]
+fn a_wait_for_a_permit_outlasts_the_loss_of_a_majority() {
+    let mut cell = cell(&setup(86));
+    [1, 2].into_iter().for_each(|host| cell.pause(host));
+    let (handle, name) = (cell.handle(0), Rc::<RefCell<Option<String>>>::default());
+    let granted = Rc::clone(&name);
+    cell.spawn(0, async move {
+        let permit = handle.acquire("gpu", TTL).permits(2).wait(SECOND * 20).await;
+        *granted.borrow_mut() = permit.ok().map(|guard| guard.name().to_owned());
+    });
+    cell.run_for(SECOND * 7);
+    assert_eq!(*name.borrow(), None);
+    [1, 2].into_iter().for_each(|host| cell.resume(host));
+    cell.run_for(SECOND * 10);
+    assert!(name.borrow().is_some());
+}
