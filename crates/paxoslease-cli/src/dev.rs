@@ -144,10 +144,12 @@ impl DevCell {
             let Addresses { id, clients, http, .. } = node;
             let _ = writeln!(text, "  node {id}  clients {clients}  http://{http}{pid}");
         }
-        let program = program();
+        let (program, port) = (program(), port_of(&first.clients));
         let kill = match pids {
             Some(pids) => format!("# a node dies, the leases survive\n  kill -9 {}", pids[0]),
-            None => format!("# the same with processes, to kill -9\n  {program} dev --processes"),
+            None => format!(
+                "# the same with processes, to kill -9\n  {program} dev --processes --port {port}"
+            ),
         };
         let _ = write!(
             text,
@@ -155,7 +157,7 @@ impl DevCell {
             endpoints = self.endpoints(),
             http = first.http,
             kill = kill,
-            port = port_of(&first.clients),
+            port = port,
             program = program,
         );
         text
