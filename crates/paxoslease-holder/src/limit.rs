@@ -68,7 +68,7 @@ impl Limit {
         Self::ALL[self as usize].1
     }
 
-    /// The limit with this name; `None` if there is none.
+    /// The limit with this name; `None` for an unknown name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|(_, known)| *known == name).map(|(limit, _)| limit)

@@ -108,6 +108,10 @@ impl Driver {
         if let Err(error) = acquire.label.permit(acquire.permits.count()) {
             return self.reply(now, acquire.token, Answer::Name(error));
         }
+        // The shard checks it with each request. An acquire that finds all permits held makes none.
+        if let Err(error) = self.shard.config().cell.ttl(acquire.ttl) {
+            return self.reply(now, acquire.token, Answer::Ttl(error));
+        }
         let semaphores = &mut self.semaphores;
         semaphores.next = semaphores.next.wrapping_add(1);
         let first = semaphores.next % acquire.permits.count();
@@ -128,7 +132,7 @@ impl Driver {
         }
     }
 
-    /// Tries the next permit. If there is none, the acquire waits, or is over.
+    /// Tries the next permit. After the last one, the acquire waits, or is over.
     fn try_next_permit(&mut self, now: Instant, slot: usize) {
         loop {
             let acquire = &mut self.semaphores.acquires[slot];
@@ -226,7 +230,7 @@ impl Driver {
             Answer::NoQuorum if !acquire.is_waiting && now < acquire.wait_until => {
                 self.wait_for_permits(now, slot);
             }
-            // Without a majority for one permit, there is none for the others.
+            // A shard without a majority for one permit has no majority for the others.
             answer => self.permit_decided(now, slot, answer),
         }
     }

@@ -96,7 +96,7 @@ impl User {
         }
         let Some(Ok(guard)) = answer else { return false };
         let Some(name) = names.iter().position(|name| name == guard.name()) else {
-            let text = || format!("{} is none of the {permits} permits", guard.name());
+            let text = || format!("{} is not one of the {permits} permits", guard.name());
             self.judge.borrow_mut().broken(Check::OneHolder, text);
             return false;
         };
