@@ -56,7 +56,7 @@ pub struct Acquire<'a> {
     pub token: Token,
     /// The name to lease.
     pub name: Name<'a>,
-    /// The client's text, for people to read.
+    /// The client's text.
     pub holder: Holder<'a>,
     /// How long others are excluded.
     pub ttl: Duration,

@@ -17,7 +17,7 @@ fn texts_outside_their_bounds_never_become_names_or_holders() {
     assert_eq!(Name::new(&long), Err(TextError::TooLong { len: 513, max: 512 }));
     assert_eq!(Name::from_bytes(b"\xff"), Err(TextError::NotUtf8));
     assert_eq!(Holder::new(&long[..257]), Err(TextError::TooLong { len: 257, max: 256 }));
-    assert_eq!(Holder::from_bytes(b"\xff"), Err(TextError::NotUtf8));
+    assert_eq!(Holder::from_utf8(b"\xff"), Err(TextError::NotUtf8));
     // The longest texts arrive at another node unchanged.
     let mut cell = TestCell::new(3, 0);
     let (longest, holder) = (name(&long[..512]), Holder::new(&long[..256]).expect("fits"));

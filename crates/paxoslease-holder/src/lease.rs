@@ -66,7 +66,7 @@ impl LeaseGuard {
     /// The holder text that others see.
     #[must_use]
     pub fn holder(&self) -> &str {
-        self.label.holder().as_str()
+        self.label.holder().as_str().expect("a guard's holder was given as a str")
     }
 
     /// The fencing token: greater for every later tenure of the same name, constant in a tenure.

@@ -387,7 +387,7 @@ impl PageMax {
                 })
                 .sum()
         };
-        LEASE_FRAME_LEN + escaped(label.name().as_str()) + escaped(label.holder().as_str())
+        LEASE_FRAME_LEN + escaped(label.name().as_str()) + escaped(&label.holder().to_text())
     }
 }
 

@@ -44,9 +44,9 @@ pub(crate) fn put_acquire(
     options: Option<QueueOptions>,
 ) {
     use Word::{Number, Text};
-    let (name, holder) = (label.name().as_str(), label.holder().as_str());
+    let (name, holder) = (label.name().as_str(), label.holder().to_text());
     let ttl = Number(u64::from(ttl.as_millis()));
-    let mut words = vec![Text("LEASE.ACQUIRE"), Text(name), ttl, Text("HOLDER"), Text(holder)];
+    let mut words = vec![Text("LEASE.ACQUIRE"), Text(name), ttl, Text("HOLDER"), Text(&holder)];
     if let Some(permits) = permits {
         words.extend([Text("PERMITS"), Number(permits.count().get().into())]);
     }

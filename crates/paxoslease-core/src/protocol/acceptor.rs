@@ -22,7 +22,7 @@ use crate::{Ballot, Config, Holder, Instant, Label, Name, NodeId, Request, Tenur
 pub struct SnapshotLease<'a> {
     /// The leased name.
     pub name: Name<'a>,
-    /// The holder's text, for people to read.
+    /// The holder's text.
     pub holder: Holder<'a>,
     /// The tenure; its number is the fence.
     pub tenure: Tenure,
@@ -349,20 +349,23 @@ impl Acceptor {
         };
         let floor = self.floor;
         let entry = self.table.unmark(slot);
-        let before = entry.register.live(now).map(|live| live.tenure);
+        let register_before = entry.register;
+        let before = register_before.live(now).map(|live| live.tenure);
         let answer = rule(&mut entry.register, floor);
         let live = entry.register.live(now).map(|live| live.tenure);
+        // A tenure brings its text along. A Heal without the text erases none, and a Heal with the
+        // text adds it where the tenure is stored without.
         if let Some(holder) = holder
             && answer == Answer::Accept
-            && live != before
+            && (live != before || holder != Holder::NONE && entry.label.holder() == Holder::NONE)
         {
-            // A holder text is only for people to read: without room for it, it is left out.
-            let spilled = self.table.spilled_bytes();
             let entry = self.table.entry(slot);
-            let mut label = entry.label.with_holder(holder);
-            let spills = spilled - entry.label.heap_bytes() + label.heap_bytes();
+            let label = entry.label.with_holder(holder);
+            let spills = self.table.spilled_bytes() - entry.label.heap_bytes() + label.heap_bytes();
             if label.heap_bytes() > 0 && spills > config.limits.text_bytes_max {
-                label = entry.label.with_holder(Holder::NONE);
+                // The text is a client's value, so a tenure is not stored without it.
+                self.table.entry_mut(slot).register = register_before;
+                return Err(Refusal::TableFull);
             }
             self.table.relabel(slot, label);
         }

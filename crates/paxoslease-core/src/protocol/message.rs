@@ -35,7 +35,7 @@ pub enum Request<'a> {
         ballot: Ballot,
         /// How long to exclude other tenures.
         ttl: Ttl,
-        /// The client's text, for people to read.
+        /// The client's text.
         holder: Holder<'a>,
     },
     /// Prolongs a tenure where it is live (P5).
@@ -59,7 +59,7 @@ pub enum Request<'a> {
         ballot: Ballot,
         /// The ttl of that renewal.
         ttl: Ttl,
-        /// The holder's text, for people to read.
+        /// The holder's text.
         holder: Holder<'a>,
     },
     /// Ends a tenure (P6).
@@ -132,7 +132,7 @@ pub struct Seen<'a> {
     pub tenure: Tenure,
     /// The time left on the acceptor's clock, rounded up.
     pub remaining: Ttl,
-    /// The holder's text, for people to read.
+    /// The holder's text.
     pub holder: Holder<'a>,
 }
 

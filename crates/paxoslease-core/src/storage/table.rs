@@ -530,7 +530,7 @@ mod tests {
             let by_slot = (0..table.slot_count()).filter_map(|number| table.get(Slot(number)));
             let entries: BTreeMap<_, _> = by_slot
                 .map(|Entry { register, label }| {
-                    (label.name().as_str().into(), (label.holder().as_str().into(), *register))
+                    (label.name().as_str().into(), (label.holder().to_text().into(), *register))
                 })
                 .collect();
             let spilled: usize = model

@@ -1,9 +1,12 @@
 //! Names and holder texts: borrowed and checked at the public API, owned and compact inside.
 //!
 //! [`Label`] keeps a name and a holder text in 40 bytes, so that an acceptor entry is one cache
-//! line; longer texts are on the heap. Texts are bytes that were checked to be UTF-8. Making a
-//! `str` of a part of a label would repeat the check, so that is done only for display.
+//! line; longer texts are on the heap. A name is bytes that were checked to be UTF-8. Making a
+//! `str` of a part of a label would repeat the check, so that is done only for display. A holder
+//! text is any bytes.
 
+use alloc::borrow::Cow;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
@@ -16,8 +19,10 @@ pub struct Text<'a, const MIN: usize, const MAX: usize>(&'a [u8]);
 /// The name of what is leased: 1 to 512 bytes of UTF-8.
 pub type Name<'a> = Text<'a, 1, 512>;
 
-/// A client's text about itself: 0 to 256 bytes of UTF-8. Shown to people; no rule compares it.
-pub type Holder<'a> = Text<'a, 0, 256>;
+/// A client's text about its lease: 0 to 256 bytes. Clients get it back byte for byte. People see
+/// it as text, with a replacement character for what is not UTF-8. No rule of safety compares it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Holder<'a>(&'a [u8]);
 
 /// Why a text is not a valid name or holder text. Nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,14 +94,57 @@ impl<'a, const MIN: usize, const MAX: usize> Text<'a, MIN, MAX> {
     }
 }
 
-impl<const MAX: usize> Text<'_, 0, MAX> {
+impl<'a> Holder<'a> {
+    /// The longest holder text, in bytes.
+    pub const LEN_MAX: usize = 256;
+
     /// No text.
     pub const NONE: Self = Self(b"");
-}
 
-impl<const MAX: usize> Default for Text<'_, 0, MAX> {
-    fn default() -> Self {
-        Self::NONE
+    /// Checks the bound.
+    ///
+    /// # Errors
+    /// When the text is too long.
+    pub const fn new(text: &'a str) -> Result<Self, TextError> {
+        Self::from_bytes(text.as_bytes())
+    }
+
+    /// Checks the bound. The bytes need not be UTF-8.
+    ///
+    /// # Errors
+    /// When there are too many bytes.
+    #[inline]
+    pub const fn from_bytes(bytes: &'a [u8]) -> Result<Self, TextError> {
+        match bytes.len() {
+            len if len > Self::LEN_MAX => Err(TextError::TooLong { len, max: Self::LEN_MAX }),
+            _ => Ok(Self(bytes)),
+        }
+    }
+
+    /// Checks the bound and the encoding, for interfaces that promise a text to their readers.
+    ///
+    /// # Errors
+    /// When the bytes are not UTF-8, or too many.
+    pub fn from_utf8(bytes: &'a [u8]) -> Result<Self, TextError> {
+        if is_utf8(bytes) { Self::from_bytes(bytes) } else { Err(TextError::NotUtf8) }
+    }
+
+    /// The text, if it is UTF-8.
+    #[must_use]
+    pub fn as_str(self) -> Option<&'a str> {
+        core::str::from_utf8(self.0).ok()
+    }
+
+    /// The text for display: what is not UTF-8 becomes U+FFFD.
+    #[must_use]
+    pub fn to_text(self) -> Cow<'a, str> {
+        String::from_utf8_lossy(self.0)
+    }
+
+    /// The text's bytes, for comparing and sending.
+    #[must_use]
+    pub const fn as_bytes(self) -> &'a [u8] {
+        self.0
     }
 }
 
@@ -109,6 +157,18 @@ impl<const MIN: usize, const MAX: usize> fmt::Debug for Text<'_, MIN, MAX> {
 impl<const MIN: usize, const MAX: usize> fmt::Display for Text<'_, MIN, MAX> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Debug for Holder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.to_text(), f)
+    }
+}
+
+impl fmt::Display for Holder<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_text())
     }
 }
 
@@ -168,9 +228,9 @@ impl Label {
         match &self.0 {
             Repr::Inline { name_len, holder_len, bytes } => {
                 let start = usize::from(name_len.get());
-                Text(&bytes[start..start + usize::from(*holder_len)])
+                Holder(&bytes[start..start + usize::from(*holder_len)])
             }
-            Repr::Spilled { name_len, bytes } => Text(&bytes[usize::from(*name_len)..]),
+            Repr::Spilled { name_len, bytes } => Holder(&bytes[usize::from(*name_len)..]),
         }
     }
 
@@ -212,12 +272,21 @@ impl fmt::Debug for Label {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::String;
     use proptest::prelude::*;
 
     #[test]
     fn a_label_is_forty_bytes() {
         assert_eq!(size_of::<Label>(), 40);
+    }
+
+    #[test]
+    fn a_holder_text_is_any_bytes_and_is_shown_as_text() {
+        let holder = Holder::from_bytes(b"caf\xe9").unwrap();
+        assert_eq!((holder.as_bytes(), &*holder.to_text()), (&b"caf\xe9"[..], "caf\u{fffd}"));
+        assert_eq!(Holder::from_utf8(b"caf\xe9"), Err(TextError::NotUtf8));
+        assert_eq!(Name::from_bytes(b"caf\xe9"), Err(TextError::NotUtf8));
+        let too_long = TextError::TooLong { len: 257, max: 256 };
+        assert_eq!(Holder::from_bytes(&[0xff; 257]), Err(too_long));
     }
 
     fn label(name: &str, holder: &str) -> Label {
@@ -228,7 +297,7 @@ mod tests {
     fn heap_bytes_include_the_counts_of_the_shared_texts() {
         let (name, holder) = ("n".repeat(512), "h".repeat(256));
         let label = label(&name, &holder);
-        assert_eq!((label.name().as_str(), label.holder().as_str()), (&*name, &*holder));
+        assert_eq!((label.name().as_str(), label.holder().as_bytes()), (&*name, holder.as_bytes()));
         assert_eq!(label.heap_bytes(), 512 + 256 + 2 * size_of::<usize>());
     }
 
@@ -248,15 +317,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_label_returns_the_texts_it_was_made_of(name in ".{1,120}", holder in ".{0,60}") {
-            let (Ok(n), Ok(h)) = (Name::new(&name), Holder::new(&holder)) else { return Ok(()) };
+        fn a_label_returns_the_texts_it_was_made_of(
+            name in ".{1,120}",
+            holder in proptest::collection::vec(any::<u8>(), 0..60),
+        ) {
+            let (Ok(n), Ok(h)) = (Name::new(&name), Holder::from_bytes(&holder)) else { return Ok(()) };
             let label = Label::new(n, h);
             prop_assert_eq!(label.name(), n);
             prop_assert_eq!(label.holder(), h);
             let other = String::from("someone else entirely, far away");
             let relabeled = label.with_holder(Holder::new(&other).unwrap());
             prop_assert_eq!(relabeled.name(), n);
-            prop_assert_eq!(relabeled.holder().as_str(), &other);
+            prop_assert_eq!(relabeled.holder().as_bytes(), other.as_bytes());
         }
     }
 }

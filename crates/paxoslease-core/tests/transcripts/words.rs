@@ -135,7 +135,7 @@ fn seen(accepted: Option<Seen<'_>>) -> String {
 
 pub(crate) fn sighting(sighting: &Sighting) -> String {
     let Sighting { tenure, remaining, label, .. } = sighting;
-    format!("held by {tenure} {:?} for {remaining}", label.holder().as_str())
+    format!("held by {tenure} {:?} for {remaining}", label.holder())
 }
 
 /// Who hears of an event, and what. Instants are given as spans since `began_at`.

@@ -410,7 +410,7 @@ impl<'a> AcquireRequest<'a> {
         Ok(Self {
             name: name(args[0])?,
             ttl: ttl(args[1])?,
-            holder: holder.map(Holder::from_bytes).transpose().map_err(ReplyError::Holder)?,
+            holder: holder.map(Holder::from_utf8).transpose().map_err(ReplyError::Holder)?,
             wait: wait.map(patience).transpose()?.unwrap_or_default(),
             permits: permits.map(permits_of).transpose()?,
             notify,
