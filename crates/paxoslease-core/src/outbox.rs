@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use crate::{
     Ballot, Cell, Hint, Holder, Instant, Label, MemberSet, Message, NodeId, Record, Reply, Request,
-    Seen, Tenure, Ttl,
+    Seen, Standing, Tenure, Ttl,
 };
 
 /// The receivers of a message.
@@ -57,6 +57,8 @@ pub struct Sighting {
     pub remaining: Ttl,
     /// The name and the holder's text.
     pub label: Label,
+    /// Set for a standing lease: when it ends, whatever remains of its record.
+    pub standing: Option<Standing>,
 }
 
 impl Sighting {

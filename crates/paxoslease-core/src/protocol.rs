@@ -13,4 +13,5 @@ pub(crate) mod proposer;
 pub(crate) mod record;
 pub(crate) mod register;
 pub(crate) mod round;
+pub(crate) mod standing;
 pub(crate) mod time;

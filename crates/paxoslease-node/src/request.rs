@@ -10,8 +10,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use paxoslease_core::{
-    CommandError, Holder, Instant, Label, Name, Permits, Sighting, Tenure, TextError, Token, Ttl,
-    TtlError,
+    CommandError, Holder, Instant, Label, Lasts, Name, Permits, Sighting, Tenure, TextError, Token,
+    Ttl, TtlError,
 };
 use paxoslease_holder::{AskError, Filter, Limit, Quarantine};
 use paxoslease_wire::ShardId;
@@ -120,6 +120,10 @@ pub enum Request<'a> {
         permits: Option<Permits>,
         /// Whether the caller retries, so only a grant is counted.
         is_retried: bool,
+        /// Set for a standing lease, which lasts this long from its grant without renewals by its
+        /// holder. It may be longer than M. The node chooses the ttl then, and `ttl` is ignored.
+        /// A semaphore has no standing permits.
+        lasts: Option<Lasts>,
     },
     /// P8: withdraws the acquire with the same number. That acquire is answered with
     /// [`Answer::Abandoned`], unless another answer is on its way already. The caller releases a
@@ -130,12 +134,24 @@ pub enum Request<'a> {
     },
     /// Prolongs a tenure: [`Answer::Renewed`] or [`Answer::NotHeld`].
     Renew {
-        /// The name.
+        /// The name, and the holder for members that lost it. Without a holder, the node uses the
+        /// one that it has stored.
         lease: CowLabel<'a>,
         /// The fence of the tenure.
         fence: u64,
         /// How long the lease should last from now on.
         ttl: Duration,
+    },
+    /// Sets when a tenure ends, earlier or later than before, and makes it a standing lease:
+    /// [`Answer::Renewed`] or [`Answer::NotHeld`]. After [`Answer::NoQuorum`] either end may be in
+    /// force. A holder that sets an earlier end has first given up its belief beyond it.
+    SetEnd {
+        /// The name, and the holder for members that lost it.
+        lease: CowLabel<'a>,
+        /// The fence of the tenure.
+        fence: u64,
+        /// How long the lease lasts from now on.
+        lasts: Lasts,
     },
     /// P6: ends a tenure whose holder has dropped its belief: [`Answer::Released`].
     Release {
@@ -147,6 +163,18 @@ pub enum Request<'a> {
     /// Asks a quorum who holds a name: [`Answer::Inspected`].
     Inspect {
         /// The name.
+        lease: CowLabel<'a>,
+    },
+    /// Asks only this node who holds a name, and answers at once: [`Answer::Inspected`]. A hint.
+    /// A node that only proposes knows no lease.
+    Peek {
+        /// The name.
+        lease: CowLabel<'a>,
+    },
+    /// Tells a text to whoever watches a name, here and at other nodes: [`Hint::Note`]. At most
+    /// once, and without an answer.
+    Note {
+        /// The name and the text.
         lease: CowLabel<'a>,
     },
     /// Lists the leases that this node votes on: [`Answer::Listed`]. A page may be empty although
@@ -167,7 +195,7 @@ impl<'a> Request<'a> {
     /// An acquire of a lease, without options.
     #[must_use]
     pub const fn acquire(lease: CowLabel<'a>, ttl: Duration, wait: Duration) -> Self {
-        Self::Acquire { lease, ttl, wait, permits: None, is_retried: false }
+        Self::Acquire { lease, ttl, wait, permits: None, is_retried: false, lasts: None }
     }
 
     pub(crate) const fn kind(&self) -> RequestKind {
@@ -175,8 +203,12 @@ impl<'a> Request<'a> {
             Self::Acquire { is_retried: true, .. } => RequestKind::Try,
             // An abandon withdraws the acquire itself.
             Self::Acquire { .. } | Self::Abandon { .. } => RequestKind::Acquire,
-            Self::Renew { .. } => RequestKind::Renew,
-            Self::Release { .. } | Self::Inspect { .. } | Self::List { .. } => RequestKind::Other,
+            Self::Renew { .. } | Self::SetEnd { .. } => RequestKind::Renew,
+            Self::Release { .. }
+            | Self::Inspect { .. }
+            | Self::Peek { .. }
+            | Self::Note { .. }
+            | Self::List { .. } => RequestKind::Other,
         }
     }
 
@@ -186,35 +218,44 @@ impl<'a> Request<'a> {
             Self::Acquire { lease, .. }
             | Self::Abandon { lease }
             | Self::Renew { lease, .. }
+            | Self::SetEnd { lease, .. }
             | Self::Release { lease, .. }
-            | Self::Inspect { lease } => ShardId::of(lease.name(), count).index(),
+            | Self::Inspect { lease }
+            | Self::Peek { lease }
+            | Self::Note { lease } => ShardId::of(lease.name(), count).index(),
             Self::List { cursor, .. } => cursor.shard,
         }
     }
 
     /// Whether an answer follows under the number of this request. A withdrawn acquire is answered
-    /// only once, and maybe was already.
+    /// only once, and maybe was already. A note has no answer.
     pub(crate) const fn wants_answer(&self) -> bool {
-        !matches!(self, Self::Abandon { .. })
+        !matches!(self, Self::Abandon { .. } | Self::Note { .. })
     }
 
-    /// Whether a node that stops still serves it, because it only ends something.
+    /// Whether a node that stops still serves it, because it grants nothing and tells no caller.
     pub(crate) const fn is_ending(&self) -> bool {
-        matches!(self, Self::Abandon { .. } | Self::Release { .. })
+        matches!(self, Self::Abandon { .. } | Self::Release { .. } | Self::Note { .. })
     }
 
     /// Copies the texts, so that the request can go to another thread.
     pub(crate) fn into_owned(self) -> Request<'static> {
         match self {
-            Self::Acquire { lease, ttl, wait, permits, is_retried } => {
-                Request::Acquire { lease: lease.into_owned(), ttl, wait, permits, is_retried }
+            Self::Acquire { lease, ttl, wait, permits, is_retried, lasts } => {
+                let lease = lease.into_owned();
+                Request::Acquire { lease, ttl, wait, permits, is_retried, lasts }
             }
             Self::Abandon { lease } => Request::Abandon { lease: lease.into_owned() },
             Self::Renew { lease, fence, ttl } => {
                 Request::Renew { lease: lease.into_owned(), fence, ttl }
             }
+            Self::SetEnd { lease, fence, lasts } => {
+                Request::SetEnd { lease: lease.into_owned(), fence, lasts }
+            }
             Self::Release { lease, fence } => Request::Release { lease: lease.into_owned(), fence },
             Self::Inspect { lease } => Request::Inspect { lease: lease.into_owned() },
+            Self::Peek { lease } => Request::Peek { lease: lease.into_owned() },
+            Self::Note { lease } => Request::Note { lease: lease.into_owned() },
             Self::List { cursor, prefix, filter, max } => {
                 Request::List { cursor, prefix, filter, max }
             }
@@ -352,6 +393,8 @@ pub enum Hint {
         /// The fence of the tenure that is over.
         fence: u64,
     },
+    /// A text for whoever watches a name, from [`Request::Note`]. It says nothing about a lease.
+    Note(Label),
 }
 
 /// Where a page of a list ends.

@@ -403,7 +403,12 @@ impl Acceptor {
         let live = entry.register.live(now)?;
         // Rounded up: a lease never ends earlier than reported.
         let remaining = Ttl::from_duration(live.expires_at.since(now)).unwrap_or(Ttl::MAX);
-        Some(Sighting { tenure: live.tenure, remaining, label: entry.label.clone() })
+        Some(Sighting {
+            tenure: live.tenure,
+            remaining,
+            label: entry.label.clone(),
+            standing: None,
+        })
     }
 
     /// Reclaims released names after a few round trips as long as this one.

@@ -14,7 +14,12 @@ impl Shard {
                 if self.watched {
                     let label = Label::new(name, seen.holder);
                     let (tenure, remaining) = (seen.tenure, seen.remaining);
-                    self.out.emit(Event::HeldHint(Sighting { tenure, remaining, label }));
+                    self.out.emit(Event::HeldHint(Sighting {
+                        tenure,
+                        remaining,
+                        label,
+                        standing: None,
+                    }));
                 }
             }
             Hint::Freed { name, nodes_before } => {

@@ -75,8 +75,8 @@ impl Driver {
         caller.ticket().lock().slot = self.callers.vacant_key() as u64;
         let from = self.expect(Pending::Acquire { caller, label: label.clone(), renewed });
         let (lease, ttl) = ((label.name(), label.holder()).into(), ttl.as_duration());
-        let is_retried = false;
-        self.request(now, from, Request::Acquire { lease, ttl, wait, permits, is_retried });
+        let (is_retried, lasts) = (false, None);
+        self.request(now, from, Request::Acquire { lease, ttl, wait, permits, is_retried, lasts });
     }
 
     /// P8: the caller left. A lease that was granted meanwhile is released.

@@ -3,7 +3,7 @@
 //! A request and its answer are counted here and nowhere else. The answers to callers of this
 //! process go to their tickets (`callers`); all others go through [`Driver::take_answers`].
 
-use paxoslease_core::{Acquire, Event, Holder, Instant, Label, Name, Renew, Tenure, Token};
+use paxoslease_core::{Acquire, Event, Instant, Label, Name, Renew, Tenure, Token};
 use paxoslease_holder::{Change, Status};
 
 use super::Driver;
@@ -38,6 +38,9 @@ impl Driver {
                 let acquire = PermitAcquire::new(token, label, permits, ttl);
                 return self.acquire_permit(now, acquire, wait);
             }
+            Request::Acquire { lasts: Some(_), .. } | Request::SetEnd { .. } => {
+                return self.reply(now, token, Answer::NoQuorum);
+            }
             Request::Acquire { lease, ttl, wait, permits: None, .. } => {
                 let (name, holder) = (lease.name(), lease.holder());
                 self.shard.acquire(now, Acquire { token, name, holder, ttl, wait }).err()
@@ -48,7 +51,7 @@ impl Driver {
             Request::Renew { lease, fence, ttl } => match Tenure::from_fence(fence) {
                 None => return self.reply(now, token, Answer::NotHeld),
                 Some(tenure) => {
-                    let (name, holder) = (lease.name(), Holder::NONE);
+                    let (name, holder) = (lease.name(), lease.holder());
                     self.shard.renew(now, Renew { token, name, holder, tenure, ttl }).err()
                 }
             },
@@ -64,6 +67,11 @@ impl Driver {
                 }
             },
             Request::Inspect { lease } => self.shard.inspect(now, token, lease.name()).err(),
+            Request::Peek { lease } => {
+                let seen = self.shard.lease(now, lease.name());
+                return self.reply(now, token, Answer::Inspected(seen));
+            }
+            Request::Note { .. } => None,
             Request::List { cursor, prefix, filter, max } => {
                 if let Err(answer) = self.lists.add(from, cursor.slot, prefix, filter, max) {
                     self.reply(now, token, answer);

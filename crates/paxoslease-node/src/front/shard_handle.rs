@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use paxoslease_core::Instant;
+use paxoslease_core::{Holder, Instant, Name};
 use paxoslease_holder::Status;
 
 use crate::driver::{ConnId, Connections, Driver};
@@ -75,6 +75,12 @@ impl ShardHandle<'_> {
         } else {
             self.driver.refuse(from, Answer::END_OF_LIST);
         }
+    }
+
+    /// Tells a text to whoever watches `name`, at this node and others: [`Hint::Note`]. At most
+    /// once, and no decision may rely on it.
+    pub fn note(&mut self, name: Name<'_>, text: Holder<'_>) {
+        self.ask(0, Request::Note { lease: (name, text).into() });
     }
 
     /// Whether [`super::FrontEnd::hinted`] is told of changes to leases, in all shards.

@@ -77,7 +77,8 @@ pub(super) async fn acquire(
         Refusal::Busy(format!("this token has {most} leases through this node, its quota"))
     })?;
     let (lease, is_retried) = ((name.name(), asked).into(), false);
-    let asking = app.remote.ask(Request::Acquire { lease, ttl, wait, permits, is_retried });
+    let asking =
+        app.remote.ask(Request::Acquire { lease, ttl, wait, permits, is_retried, lasts: None });
     // P8: if this future ends without an answer, dropping `asking` withdraws the acquire.
     let answer = tokio::select! {
         biased;

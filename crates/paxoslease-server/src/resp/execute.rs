@@ -180,7 +180,8 @@ impl Session {
         (asked.waits, asked.claim) = (!wait.is_zero(), claim);
         let lease = (name, holder).into();
         let (permits, is_retried) = (acquire.permits, wait != acquire.wait);
-        let request = LeaseRequest::Acquire { lease, ttl, wait, permits, is_retried };
+        let lasts = None;
+        let request = LeaseRequest::Acquire { lease, ttl, wait, permits, is_retried, lasts };
         turn.shard.ask(ask as u64, request);
         Ok(())
     }

@@ -186,7 +186,8 @@ impl Session {
             let wait = notify.patient_until.since(now);
             let (lease, ttl) = ((label.name(), label.holder()).into(), notify.ttl);
             let (permits, is_retried) = (notify.permits, false);
-            let request = Request::Acquire { lease, ttl, wait, permits, is_retried };
+            let lasts = None;
+            let request = Request::Acquire { lease, ttl, wait, permits, is_retried, lasts };
             turn.shard.ask(ask as u64, request);
         }
     }

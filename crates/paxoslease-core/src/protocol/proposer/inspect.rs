@@ -38,7 +38,7 @@ impl Proposer {
         {
             let Seen { tenure, remaining, holder } = seen;
             let label = inspection.label.with_holder(holder);
-            inspection.accepted = Some(Sighting { tenure, remaining, label });
+            inspection.accepted = Some(Sighting { tenure, remaining, label, standing: None });
         }
         if inspection.answered.len() < quorum {
             return;
