@@ -73,6 +73,7 @@ fn print_summary(args: &DevArgs, cell: &DevCell, pids: Option<&[u32]>) -> anyhow
 struct DevCell {
     name: String,
     max_lease: Duration,
+    redis_testing: bool,
     nodes: Vec<Addresses>,
 }
 
@@ -93,6 +94,7 @@ impl DevCell {
         Ok(Self {
             name: format!("dev-{random:08x}"),
             max_lease: args.max_lease,
+            redis_testing: args.redis_testing,
             nodes: (0..args.nodes).map(addresses).collect(),
         })
     }
@@ -124,7 +126,9 @@ impl DevCell {
             for peer in &self.nodes {
                 config = config.peer(peer.id, &peer.peers);
             }
-            Server::start(Config::new(config).listen(&node.clients, &node.http))
+            let mut config = Config::new(config).listen(&node.clients, &node.http);
+            config.redis.testing = self.redis_testing;
+            Server::start(config)
         };
         self.nodes.iter().map(start).collect()
     }

@@ -33,6 +33,27 @@ pub struct Config {
     pub audit: Option<PathBuf>,
     /// Bounds on what clients may do.
     pub limits: ServerLimits,
+    /// The commands of Redis, beside our own.
+    pub redis: Redis,
+}
+
+/// The Redis dialect: the table `[redis]`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Redis {
+    /// Whether clients may use leases as keys of Redis. On by default.
+    pub enabled: bool,
+    /// Whether a key may last longer than the longest ttl, as a standing lease. On by default.
+    pub standing: bool,
+    /// Whether commands for test suites are permitted, which can end the leases of others. Off by
+    /// default.
+    pub testing: bool,
+}
+
+impl Default for Redis {
+    fn default() -> Self {
+        Self { enabled: true, standing: true, testing: false }
+    }
 }
 
 /// Where a daemon listens for clients, each as `host:port` or [`Listen::OFF`]. Port 0 is any free
@@ -185,8 +206,8 @@ impl Config {
     #[must_use]
     pub fn new(node: paxoslease_node::Config) -> Self {
         let (listen, limits) = (ServerListen::default(), ServerLimits::default());
-        let (access, audit) = (Vec::new(), None);
-        Self { node, listen, client_tls: ClientTls::default(), access, audit, limits }
+        let (access, audit, redis) = (Vec::new(), None, Redis::default());
+        Self { node, listen, client_tls: ClientTls::default(), access, audit, limits, redis }
     }
 
     /// Sets [`ServerListen::clients`] and [`ServerListen::http`].
@@ -220,10 +241,14 @@ impl Config {
         document.read("audit", &mut audit)?;
         let mut limits = ServerLimits::default();
         limits.read(&mut document)?;
+        let mut redis = Redis::default();
+        document.read("redis.enabled", &mut redis.enabled)?;
+        document.read("redis.standing", &mut redis.standing)?;
+        document.read("redis.testing", &mut redis.testing)?;
         let access = document.tables("access")?.into_iter().map(Access::from_document);
         let access = access.collect::<Result<_, _>>()?;
         let node = paxoslease_node::Config::from_document(document)?;
-        Ok(Self { node, listen, client_tls, access, audit, limits })
+        Ok(Self { node, listen, client_tls, access, audit, limits, redis })
     }
 
     /// Sets a limit of the node or of clients, as `key = number` in the table `[limits]` would.
@@ -243,7 +268,7 @@ impl Config {
     /// # Errors
     /// Names the first contradiction, what was expected, and what to do.
     pub fn check(&self) -> Result<(), ConfigError> {
-        let Self { node, listen, client_tls, access, audit: _, limits } = self;
+        let Self { node, listen, client_tls, access, audit: _, limits, redis: _ } = self;
         node.check()?;
         let keyed = |clients, http| {
             let addresses = [("listen.clients", clients), ("listen.http", http)].into_iter();

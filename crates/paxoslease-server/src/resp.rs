@@ -15,6 +15,7 @@ mod execute;
 mod expected;
 mod output;
 mod pending;
+mod redis;
 mod reply;
 mod reply_error;
 mod server_context;
@@ -25,7 +26,9 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use paxoslease_node::front::{Answer, ConnId, FrontEnd, Hint, Instant, LogThrottle, ShardHandle};
+use paxoslease_node::front::{
+    Answer, ConnId, FrontEnd, Hint, Instant, Label, LogThrottle, ShardHandle,
+};
 use paxoslease_wire::resp::{Request, put_error};
 use tokio::sync::watch;
 
@@ -96,6 +99,14 @@ struct Common {
     watchers: Vec<usize>,
     /// The number of patterns of all of them.
     watched: usize,
+    /// Sessions that subscribed to channels, by index.
+    subscribers: Vec<usize>,
+    /// How many watchers, subscribers and waiting clients want hints, and the audit log.
+    listeners: usize,
+    /// Operations of the Redis dialect.
+    operations: redis::Operations,
+    /// Those among them that wait until a name is free.
+    waits: redis::Waits,
     tally: Tally,
     scratch: Vec<u8>,
     /// The quarantine of this node, and the turn in which it was read.
@@ -141,7 +152,7 @@ impl Common {
         let _written = write!(
             info,
             "# Server\r\nserver:paxoslease\r\npaxoslease_version:{}\r\ncell:{}\r\nnode:{}\r\n\
-             role:{}\r\nuptime_in_seconds:{uptime}\r\nready:{}\r\nquarantine_remaining_ms:{}\r\n\
+             node_role:{}\r\nuptime_in_seconds:{uptime}\r\nready:{}\r\nquarantine_remaining_ms:{}\r\n\
              \r\n# Clients\r\nconnected_clients:{}\r\nmaxclients:{}\r\n\
              \r\n# Leases\r\nleases:{}\r\nwaiters:{}\r\nrounds_in_flight:{}\r\n",
             env!("CARGO_PKG_VERSION"),
@@ -156,6 +167,7 @@ impl Common {
             status.waiters,
             status.rounds_in_flight,
         );
+        redis::put_info(self, &mut info);
         info
     }
 
@@ -167,16 +179,27 @@ impl Common {
     fn watches(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId, before: usize, now: usize) {
         self.watched = self.watched - before + now;
         if before == 0 && now > 0 {
-            if self.watchers.is_empty() {
-                shard.watch(true);
-            }
             self.watchers.push(conn.index());
+            self.listen(shard, true);
         } else if before > 0 && now == 0 {
             self.watchers.retain(|watcher| *watcher != conn.index());
-            if self.watchers.is_empty() && !self.audits_expiry {
-                shard.watch(false);
-            }
+            self.listen(shard, false);
         }
+    }
+
+    /// One more, or one less, wants hints.
+    fn listen(&mut self, shard: &mut ShardHandle<'_>, is_one_more: bool) {
+        let before = self.listeners;
+        self.listeners = if is_one_more { before + 1 } else { before - 1 };
+        if (before == 0) != (self.listeners == 0) {
+            shard.watch(is_one_more);
+        }
+    }
+
+    /// A session has no subscriptions any more.
+    fn forget_subscriber(&mut self, shard: &mut ShardHandle<'_>, index: usize) {
+        self.subscribers.retain(|subscriber| *subscriber != index);
+        self.listen(shard, false);
     }
 }
 
@@ -201,6 +224,10 @@ impl Sessions {
                 dirty: Vec::new(),
                 watchers: Vec::new(),
                 watched: 0,
+                subscribers: Vec::new(),
+                listeners: 0,
+                operations: redis::Operations::default(),
+                waits: redis::Waits::default(),
                 tally: Tally::new(),
                 scratch: Vec::new(),
                 quarantine: (Instant::ZERO, None),
@@ -224,6 +251,37 @@ impl Sessions {
         }
     }
 
+    /// Calls the session of an operation of the Redis dialect.
+    fn with_operation(
+        &mut self,
+        shard: &mut ShardHandle<'_>,
+        id: redis::OperationId,
+        call: impl FnOnce(&mut Session, &mut Turn<'_, '_>),
+    ) {
+        let session = self.common.operations.session(id);
+        if let Some(Some(session)) = session.and_then(|index| self.sessions.get_mut(index)) {
+            call(session, &mut Turn { common: &mut self.common, shard });
+        }
+    }
+
+    /// A name is free: tells the client that has waited for it longest.
+    fn freed(&mut self, shard: &mut ShardHandle<'_>, name: &str) {
+        if let Some(id) = self.common.first_waiting(name) {
+            self.with_operation(shard, id, |session, turn| session.wake(turn, id));
+        }
+    }
+
+    /// A message was published: tells the subscribers of its channel.
+    fn noted(&mut self, label: &Label) {
+        let (channel, message) = (label.name().as_bytes(), label.holder().as_bytes());
+        for place in 0..self.common.subscribers.len() {
+            let subscriber = self.common.subscribers[place];
+            if let Some(Some(session)) = self.sessions.get_mut(subscriber) {
+                session.message(&mut self.common, channel, message);
+            }
+        }
+    }
+
     fn end(&mut self, shard: &mut ShardHandle<'_>, index: usize) {
         let Some(session) = self.sessions.get_mut(index).and_then(Option::take) else { return };
         self.count -= 1;
@@ -233,6 +291,9 @@ impl Sessions {
         common.server.connections.fetch_sub(1, Ordering::Relaxed);
         common.tally.touch(shard.now());
         common.watches(shard, session.conn, session.patterns.len(), 0);
+        if !session.channels.is_empty() {
+            common.forget_subscriber(shard, index);
+        }
         session.end(&mut Turn { common, shard });
     }
 
@@ -361,7 +422,8 @@ impl FrontEnd for Sessions {
                 }
                 Ok(Some(len)) => {
                     consumed += len;
-                    if let Err(error) = session.execute(turn, &request) {
+                    let raw = &bytes[consumed - len..consumed];
+                    if let Err(error) = session.execute(turn, &request, raw) {
                         if let Some(limit) = error.limit() {
                             turn.common.tally.limited(turn.shard.now(), limit, 1);
                         }
@@ -423,7 +485,7 @@ impl FrontEnd for Sessions {
         if let Some(claim) = &mut request.claim
             && let (Answer::Granted { tenure, ttl, .. }, Some(label)) = (&answer, &request.label)
         {
-            let until = shard.now().after(ttl.as_duration());
+            let until = request.ends_at.unwrap_or_else(|| shard.now().after(ttl.as_duration()));
             claim.granted(label.name(), tenure.fence(), until);
         }
         if let Some(entry) = request.entry.take() {
@@ -453,6 +515,14 @@ impl FrontEnd for Sessions {
                     session.notified(common, id, &answer);
                 }
             }
+            Owner::Operation { operation, place } => {
+                let session = common.operations.session(operation);
+                if let Some(Some(session)) = session.and_then(|index| self.sessions.get_mut(index))
+                {
+                    let turn = &mut Turn { common, shard };
+                    session.operation_answered(turn, operation, place, id, answer);
+                }
+            }
         }
     }
 
@@ -460,8 +530,12 @@ impl FrontEnd for Sessions {
         let name = match hint {
             Hint::Held(seen) => seen.label.name(),
             Hint::Freed(label) | Hint::Expired { label, .. } => label.name(),
+            Hint::Note(label) => return self.noted(label),
             _ => return,
         };
+        if !matches!(hint, Hint::Held(_)) {
+            self.freed(shard, name.as_str());
+        }
         if self.common.audits_expiry
             && let Hint::Expired { label, fence } = hint
         {
@@ -483,7 +557,10 @@ impl FrontEnd for Sessions {
     fn tick(&mut self, shard: &mut ShardHandle<'_>) {
         let now = shard.now();
         if !std::mem::replace(&mut self.is_started, true) && self.common.audits_expiry {
-            shard.watch(true);
+            self.common.listen(shard, true);
+        }
+        for id in self.common.due_waits(now) {
+            self.with_operation(shard, id, |session, turn| session.look_at_wait(turn, id));
         }
         if self.common.follow_rules() {
             for session in self.sessions.iter_mut().flatten() {
@@ -519,7 +596,8 @@ impl FrontEnd for Sessions {
     fn next_at(&self) -> Option<Instant> {
         let publish_at = self.common.tally.publish_at;
         let deadlines = [self.partial_requests.look_at, self.common.unauthenticated.look_at];
-        deadlines.into_iter().chain([publish_at, self.look_at]).flatten().min()
+        let others = [publish_at, self.look_at, self.common.waits.next_at()];
+        deadlines.into_iter().chain(others).flatten().min()
     }
 
     fn leave(&mut self, shard: &mut ShardHandle<'_>) {

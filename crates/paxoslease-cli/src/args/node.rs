@@ -46,6 +46,12 @@ pub(crate) struct DevArgs {
     #[arg(long)]
     pub(crate) processes: bool,
 
+    /// Permit Redis commands for test suites, such as FLUSHDB
+    ///
+    /// For the tests of a library that locks with Redis. Clients can then end the leases of others.
+    #[arg(long)]
+    pub(crate) redis_testing: bool,
+
     /// Describe the ready cell in one line of JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -195,6 +201,10 @@ pub(crate) struct ServeArgs {
     /// Prints what would run.
     #[arg(long)]
     pub(crate) check: bool,
+
+    /// Permit Redis commands for test suites, as redis.testing in the file
+    #[arg(long, hide = true)]
+    pub(crate) redis_testing: bool,
 
     /// Stop when stdin is closed, so that no node outlives the process that started it
     #[arg(long, hide = true)]

@@ -54,6 +54,9 @@ impl Processes {
         for peer in &cell.nodes {
             options.extend(["--peer".to_owned(), format!("{}={}", peer.id, peer.peers)]);
         }
+        if cell.redis_testing {
+            options.push("--redis-testing".to_owned());
+        }
         let command_line = format!("{} serve {}", program(), options.join(" "));
         let child = Command::new(env::current_exe().context("cannot find this program")?)
             .arg("serve")

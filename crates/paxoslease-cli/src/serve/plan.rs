@@ -22,6 +22,7 @@ pub(super) fn config(args: &ServeArgs) -> anyhow::Result<Config> {
         }
     }
     override_with(&mut config.client_tls, &args.tls_clients);
+    config.redis.testing |= args.redis_testing;
     let listen = &mut config.listen;
     listen.clients = args.listen_clients.clone().or(listen.clients.take());
     listen.http = args.listen_http.clone().or(listen.http.take());

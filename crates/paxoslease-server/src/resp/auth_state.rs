@@ -62,6 +62,20 @@ impl Session {
         admitted.map_err(|denied| self.deny(turn, denied))
     }
 
+    /// Whether a key of an operation may be read, or acquired and changed.
+    pub(super) fn admit_key(
+        &self,
+        turn: &mut Turn<'_, '_>,
+        verb: Verb,
+        name: &str,
+    ) -> Result<(), ReplyError<'static>> {
+        if turn.common.rules.is_open() {
+            return Ok(());
+        }
+        let admitted = turn.common.rules.permits(self.auth.place, verb, name);
+        admitted.map_err(|denied| self.deny(turn, denied))
+    }
+
     /// Whether any name that a pattern matches may be read.
     pub(super) fn admit_read(
         &self,

@@ -26,6 +26,29 @@ impl Command {
         SPECS[self as usize].usage
     }
 
+    pub(super) fn name(self) -> &'static str {
+        SPECS[self as usize].name
+    }
+
+    /// Whether it belongs to the Redis dialect.
+    pub(super) const fn is_redis(self) -> bool {
+        self as usize >= Self::RedisSet as usize
+    }
+
+    /// Whether a client of RESP2 may send it while it is subscribed to a channel.
+    pub(super) const fn is_for_subscribers(self) -> bool {
+        matches!(
+            self,
+            Self::RedisSubscribe
+                | Self::RedisPSubscribe
+                | Self::RedisUnsubscribe
+                | Self::RedisPUnsubscribe
+                | Self::Ping
+                | Self::Quit
+                | Self::Reset
+        )
+    }
+
     pub(super) const fn requires(self, args: &[&[u8]]) -> Requirement {
         match self {
             // The third argument is FORCE.
@@ -40,6 +63,8 @@ impl Command {
             Self::Status => Requirement::Status,
             Self::Info => Requirement::Cell,
             Self::Hello | Self::Auth | Self::Reset | Self::Quit => Requirement::Nothing,
+            // The operation checks each key.
+            _ => Requirement::Token,
         }
     }
 }
@@ -83,6 +108,8 @@ macro_rules! commands {
 
 /// As many arguments as a request gives access to.
 const MANY: usize = Request::REACHABLE;
+/// Any number of arguments.
+const ANY: usize = usize::MAX;
 
 // Those of the hot path come first, because the search begins at the front.
 commands! {
@@ -122,15 +149,90 @@ commands! {
     Info 1..=MANY => "INFO [section]"
         "This node in lines of key:value",
     Select 2..=2 => "SELECT index"
-        "There is one database, 0",
+        "Chooses one of 16 databases; database 3 has the names that begin with db3:",
     Reset 1..=1 => "RESET"
         "As if newly connected",
     Quit 1..=1 => "QUIT"
         "Answers what is pending, then closes the connection",
+    // The Redis dialect, from here on.
+    RedisSet 3..=ANY => "SET key value [options]"
+        "Acquires a lease whose holder is the value: NX, XX, PX ms, EX s, KEEPTTL, GET",
+    RedisGet 2..=2 => "GET key"
+        "The value of a key, as a quorum has it",
+    RedisEvalSha 3..=ANY => "EVALSHA sha1 numkeys [arguments]"
+        "Carries out a script of a lock that this node knows",
+    RedisEval 3..=ANY => "EVAL script numkeys [arguments]"
+        "Carries out a script of a lock: recognised, not run",
+    RedisDel 2..=ANY => "DEL key [keys]"
+        "Ends leases, whatever their value",
+    RedisUnlink 2..=ANY => "UNLINK key [keys]"
+        "As DEL",
+    RedisExists 2..=ANY => "EXISTS key [keys]"
+        "How many of the keys are there",
+    RedisPTtl 2..=2 => "PTTL key"
+        "The milliseconds that a key lasts, -1 for ever, -2 if it is not there",
+    RedisTtl 2..=2 => "TTL key"
+        "The seconds that a key lasts, -1 for ever, -2 if it is not there",
+    RedisPExpire 3..=4 => "PEXPIRE key ms [condition]"
+        "Sets when a key ends: 1, or 0 if it is not there",
+    RedisExpire 3..=4 => "EXPIRE key s [condition]"
+        "Sets when a key ends: 1, or 0 if it is not there",
+    RedisPersist 2..=2 => "PERSIST key"
+        "Makes a key last until it is deleted",
+    RedisSetNx 3..=3 => "SETNX key value"
+        "Acquires a lease that lasts until it is deleted: 1, or 0 if it is held",
+    RedisSetEx 4..=4 => "SETEX key s value"
+        "SET with EX",
+    RedisPSetEx 4..=4 => "PSETEX key ms value"
+        "SET with PX",
+    RedisMGet 2..=ANY => "MGET key [keys]"
+        "The values of keys",
+    RedisGetDel 2..=2 => "GETDEL key"
+        "The value of a key, which is deleted",
+    RedisType 2..=2 => "TYPE key"
+        "string, or none if the key is not there",
+    RedisScript 2..=ANY => "SCRIPT subcommand [arguments]"
+        "LOAD, EXISTS, FLUSH: the scripts that this node knows",
+    RedisBlPop 3..=ANY => "BLPOP key [keys] timeout"
+        "Waits until the lock is free that a signal list belongs to",
+    RedisBrPop 3..=ANY => "BRPOP key [keys] timeout"
+        "As BLPOP",
+    RedisSubscribe 2..=ANY => "SUBSCRIBE channel [channels]"
+        "Messages that scripts publish when they release a lock",
+    RedisPSubscribe 2..=ANY => "PSUBSCRIBE pattern [patterns]"
+        "The same for channels that match a pattern",
+    RedisUnsubscribe 1..=ANY => "UNSUBSCRIBE [channels]"
+        "Ends subscriptions",
+    RedisPUnsubscribe 1..=ANY => "PUNSUBSCRIBE [patterns]"
+        "Ends subscriptions to patterns",
+    RedisPublish 3..=3 => "PUBLISH channel message"
+        "Sends a message to the subscribers of all nodes",
+    RedisKeys 2..=2 => "KEYS pattern"
+        "Up to 4096 keys that match, as this node has seen them: hints",
+    RedisScan 2..=8 => "SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]"
+        "Keys that match, a page at a time, as this node has seen them: hints",
+    RedisDbSize 1..=1 => "DBSIZE"
+        "The number of keys in the database, as this node has seen them: a hint",
+    RedisConfig 2..=ANY => "CONFIG subcommand [patterns]"
+        "GET: settings that drivers ask for",
+    RedisFlushDb 1..=2 => "FLUSHDB [mode]"
+        "Deletes the keys of the database; only with redis.testing",
+    RedisFlushAll 1..=2 => "FLUSHALL [mode]"
+        "Deletes all keys; only with redis.testing",
+    RedisSAdd 3..=ANY => "SADD key member [members]"
+        "Makes a key of another type; only with redis.testing, as the next four",
+    RedisHSet 3..=ANY => "HSET key field [values]"
+        "Makes a hash",
+    RedisZAdd 3..=ANY => "ZADD key score [members]"
+        "Makes a sorted set",
+    RedisLPush 3..=ANY => "LPUSH key value [values]"
+        "Makes a list",
+    RedisRPush 3..=ANY => "RPUSH key value [values]"
+        "Makes a list",
 }
 
 impl Spec {
-    /// The command of this name, in any case.
+    /// The command of this name, in any case. Those of the Redis dialect come last.
     pub(super) fn find(name: &[u8]) -> Option<&'static Self> {
         SPECS.iter().find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
     }
@@ -175,7 +277,7 @@ impl Spec {
 
     /// The ten fields of `COMMAND INFO`, most of which are about keys.
     fn put_info(&self, out: &mut Vec<u8>) {
-        let has_name = self.usage.split(' ').nth(1) == Some("name");
+        let has_name = matches!(self.usage.split(' ').nth(1), Some("name" | "key"));
         put_array(out, 10);
         put_bulk(out, self.name.to_ascii_lowercase().as_bytes());
         put_integer(out, self.arity());
@@ -302,8 +404,10 @@ mod tests {
 
     #[test]
     fn every_command_is_documented_as_it_is_used() {
-        let page = include_str!("../../../../docs/resp.md");
+        let native = include_str!("../../../../docs/resp.md");
+        let redis = include_str!("../../../../docs/redis.md");
         for spec in &SPECS {
+            let page = if spec.command.is_redis() { redis } else { native };
             assert!(page.contains(&format!("`{}`", spec.usage)), "{}", spec.usage);
         }
     }
@@ -312,7 +416,7 @@ mod tests {
     fn the_table_of_permissions_has_every_command() {
         let page = include_str!("../../../../docs/operating.md");
         let rows = page.lines().filter(|line| line.starts_with("| ")).collect::<Vec<_>>();
-        for spec in &SPECS {
+        for spec in SPECS.iter().filter(|spec| !spec.command.is_redis()) {
             let permission = match spec.command.requires(&[]) {
                 Requirement::Name(Verb::Acquire) => "| `acquire` |",
                 Requirement::Name(Verb::Read) => "| `read` |",
@@ -343,7 +447,7 @@ mod tests {
             assert!(spec.takes(needed), "{}", spec.usage);
             assert!(!spec.takes(needed - 1), "{}", spec.usage);
             assert!(spec.takes(words), "{}", spec.usage);
-            assert!(*spec.args.end() == MANY || !spec.takes(words + 1), "{}", spec.usage);
+            assert!(*spec.args.end() >= MANY || !spec.takes(words + 1), "{}", spec.usage);
         }
     }
 }

@@ -5,16 +5,20 @@ use std::time::Duration;
 use paxoslease_node::front::{
     Cursor, Holder, Label, Name, PageMax, Permits, Request as LeaseRequest,
 };
-use paxoslease_wire::resp::{Protocol, Request, put_bulk, put_error, put_integer, put_simple};
+use paxoslease_wire::resp::{
+    Protocol, Request, put_array, put_bulk, put_error, put_integer, put_simple,
+};
 
 use super::command::{Command, Spec, put_commands};
 use super::pending::Notify;
+use super::redis;
 use super::reply::put_json;
 use super::reply_error::ReplyError;
 use super::session::Session;
 use super::{Common, Turn};
 use crate::audit::{Entry, Event};
 use crate::config::{NamePattern, PatternError};
+use crate::quota::Claim;
 use paxoslease_node::Limit;
 
 /// Patterns that one connection may watch.
@@ -31,9 +35,6 @@ const HTTP: [&[u8]; 10] = [
     b"Host:",
 ];
 
-/// Commands by which libraries wrap a pipeline into a transaction.
-const TRANSACTIONS: [&[u8]; 5] = [b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"UNWATCH"];
-
 /// The first byte of every TLS connection, and of no command.
 pub(super) const TLS: u8 = 0x16;
 
@@ -45,13 +46,23 @@ impl Session {
         &mut self,
         turn: &mut Turn<'_, '_>,
         request: &Request<'a>,
+        raw: &'a [u8],
     ) -> Outcome<'a> {
         let [command, args @ ..] = request.args() else { return Ok(()) };
-        let spec = Spec::find(command);
+        let is_enabled = turn.common.server.config.redis.enabled;
+        let spec = Spec::find(command).filter(|spec| is_enabled || !spec.command.is_redis());
         turn.common.tally.count(spec.map(|spec| spec.command));
         let Some(spec) = spec else { return self.unknown(turn, command) };
+        if spec.command.is_redis() && args.get(1).is_some_and(|arg| arg.starts_with(b"HTTP/")) {
+            // GET is a method of HTTP too.
+            self.hang_up(turn);
+            return Err(ReplyError::Http);
+        }
         if !spec.takes(request.len()) {
             return Err(ReplyError::WrongNumber(spec));
+        }
+        if self.is_subscriber() && !spec.command.is_for_subscribers() {
+            return Err(ReplyError::Subscriber(spec.name));
         }
         if !turn.common.rules.is_open() {
             self.admit(turn, spec.command, args)?;
@@ -74,6 +85,13 @@ impl Session {
                 let status = turn.common.status(turn.shard, self.place());
                 self.reply(turn.common, |protocol, out| put_json(&status, protocol, out));
             }
+            Command::Ping if self.is_subscriber() => {
+                self.reply(turn.common, |_, out| {
+                    put_array(out, 2);
+                    put_bulk(out, b"pong");
+                    put_bulk(out, args.first().copied().unwrap_or_default());
+                });
+            }
             Command::Ping if args.is_empty() => {
                 self.reply(turn.common, |_, out| put_simple(out, &"PONG"));
             }
@@ -95,13 +113,14 @@ impl Session {
                 let info = turn.common.info(turn.shard);
                 self.reply(turn.common, |_, out| put_bulk(out, info.as_bytes()));
             }
-            Command::Select if args[0] == b"0" => self.reply_ok(turn.common),
-            Command::Select => return Err(ReplyError::NoDatabase),
+            Command::Select => self.select(turn, args[0])?,
             Command::Reset => self.reset(turn),
             Command::Quit => {
                 self.reply_ok(turn.common);
                 self.hang_up(turn);
             }
+            command if request.len() <= Request::REACHABLE => self.redis(turn, command, args)?,
+            command => self.redis(turn, command, &Request::all(raw)[1..])?,
         }
         Ok(())
     }
@@ -117,8 +136,8 @@ impl Session {
             self.hang_up(turn);
             return Err(ReplyError::Http);
         }
-        if TRANSACTIONS.iter().any(|known| name.eq_ignore_ascii_case(known)) {
-            return Err(ReplyError::NoTransactions(name));
+        if let Some(why) = redis::refusal(name) {
+            return Err(ReplyError::Refused(name, why));
         }
         Err(ReplyError::UnknownCommand(name))
     }
@@ -136,22 +155,11 @@ impl Session {
 
     fn acquire<'a>(&mut self, turn: &mut Turn<'_, '_>, args: &[&'a [u8]]) -> Outcome<'a> {
         let acquire = AcquireRequest::parse(args)?;
-        if self.is_ending {
-            return Err(ReplyError::Ended);
-        }
         if acquire.notify.is_some() && self.protocol == Protocol::Resp2 {
             return Err(ReplyError::NotifyNeedsResp3);
         }
         let now = turn.shard.now();
-        if let (Some(pace), Some(most)) =
-            (&mut self.rate_limiter, turn.common.server.config.limits.acquires_per_second)
-            && !pace.admits(now)
-        {
-            turn.common.tally.limited(now, Limit::AcquiresPerSecond, 1);
-            return Err(ReplyError::AcquiresPerSecond(most));
-        }
-        let claim = turn.common.rules.quota(self.place()).map(|quota| quota.claim(now)).transpose();
-        let claim = claim.map_err(ReplyError::Quota)?;
+        let claim = self.claim(turn)?;
         let AcquireRequest { name, ttl, .. } = acquire;
         let notify = acquire.notify.map(|id| {
             Box::new(Notify {
@@ -186,6 +194,27 @@ impl Session {
         Ok(())
     }
 
+    /// Whether the client may acquire one more lease now. Returns its claim to that, if its token
+    /// has a quota.
+    pub(super) fn claim(
+        &mut self,
+        turn: &mut Turn<'_, '_>,
+    ) -> Result<Option<Claim>, ReplyError<'static>> {
+        if self.is_ending {
+            return Err(ReplyError::Ended);
+        }
+        let now = turn.shard.now();
+        if let (Some(pace), Some(most)) =
+            (&mut self.rate_limiter, turn.common.server.config.limits.acquires_per_second)
+            && !pace.admits(now)
+        {
+            turn.common.tally.limited(now, Limit::AcquiresPerSecond, 1);
+            return Err(ReplyError::AcquiresPerSecond(most));
+        }
+        let claim = turn.common.rules.quota(self.place()).map(|quota| quota.claim(now)).transpose();
+        claim.map_err(ReplyError::Quota)
+    }
+
     fn release<'a>(&mut self, turn: &mut Turn<'_, '_>, args: &[&'a [u8]]) -> Outcome<'a> {
         let (name, fence) = (name(args[0])?, fence(args[1])?);
         let event = match args.get(2) {
@@ -213,7 +242,13 @@ impl Session {
 
     /// What goes to the audit log if a request succeeds.
     #[cold]
-    fn entry(&self, common: &Common, event: Event, name: Name<'_>, fence: Option<u64>) -> Entry {
+    pub(super) fn entry(
+        &self,
+        common: &Common,
+        event: Event,
+        name: Name<'_>,
+        fence: Option<u64>,
+    ) -> Entry {
         let token = common.rules.name(self.place());
         Entry::of(event, name.as_str(), fence).by(&self.address, token)
     }
@@ -346,11 +381,22 @@ impl Session {
                 self.reply_ok(common);
             }
             // Libraries describe themselves, or set options of a cache, which this node is not.
+            1 if is("LIST") || is("INFO") => {
+                let line = self.line();
+                self.reply(common, |_, out| put_bulk(out, line.as_bytes()));
+            }
             3 if is("SETINFO") => self.reply_ok(common),
             2 if is("NO-EVICT") || is("NO-TOUCH") => self.reply_ok(common),
             _ => return Err(ReplyError::Unexpected(args[0], Command::Client.usage())),
         }
         Ok(())
+    }
+
+    /// This connection in the form of CLIENT LIST. A client sees no other connection.
+    fn line(&self) -> String {
+        let Self { id, address, name, database, protocol, .. } = self;
+        let resp = protocol.number();
+        format!("id={id} addr={address} name={name} db={database} resp={resp}\n")
     }
 
     fn rename(&mut self, name: &str) {
@@ -362,6 +408,7 @@ impl Session {
         self.stop_pushes(turn);
         self.forget_token(turn);
         self.rename("");
+        self.database = 0;
         self.protocol = Protocol::default();
         self.reply(turn.common, |_, out| put_simple(out, &"RESET"));
     }
@@ -468,7 +515,7 @@ fn patience(bytes: &[u8]) -> Result<Duration, ReplyError<'_>> {
 }
 
 /// Digits only, as RESP writes numbers. The standard library parses only `str`.
-fn decimal(bytes: &[u8]) -> Option<u64> {
+pub(super) fn decimal(bytes: &[u8]) -> Option<u64> {
     let (first, rest) = bytes.split_first()?;
     let digit = |byte: &u8| byte.is_ascii_digit().then(|| u64::from(byte - b'0'));
     rest.iter()

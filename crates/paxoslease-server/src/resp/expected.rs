@@ -7,6 +7,7 @@ use paxoslease_node::front::Answer;
 use paxoslease_wire::resp::Protocol;
 
 use super::pending::{PendingRequests, RequestId, text_len};
+use super::redis::OperationId;
 
 pub(super) struct Expected {
     /// The version that the client spoke when it sent the command.
@@ -18,8 +19,12 @@ pub(super) struct Expected {
 
 pub(super) enum State {
     Pending(RequestId),
+    /// An operation of the Redis dialect that has not ended.
+    Operation(OperationId),
     Answered(RequestId, Answer),
     Bytes(Box<[u8]>),
+    /// The reply of an operation that acquired leases: their requests and fences.
+    Grants(Box<[u8]>, Vec<(RequestId, u64)>),
 }
 
 impl Expected {
@@ -44,9 +49,14 @@ impl State {
     /// The memory in bytes. For short replies this is more than their text.
     fn cost(&self, pending: &mut PendingRequests) -> usize {
         let more = match self {
-            Self::Pending(_) => 0,
+            // The number of operations is bounded like that of requests.
+            Self::Pending(_) | Self::Operation(_) => 0,
             Self::Answered(ask, answer) => pending.get(*ask).cost() + answer_cost(answer),
             Self::Bytes(bytes) => bytes.len(),
+            Self::Grants(bytes, grants) => {
+                let requests = grants.iter().map(|(ask, _)| pending.get(*ask).cost());
+                bytes.len() + requests.sum::<usize>()
+            }
         };
         size_of::<Expected>() + more
     }

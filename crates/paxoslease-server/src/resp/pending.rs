@@ -7,6 +7,7 @@ use std::time::Duration;
 use paxoslease_node::front::{Answer, Instant, Label, Permits, Request, ShardHandle};
 use slab::Slab;
 
+use super::redis::{KeyList, OperationId};
 use crate::audit::Entry;
 use crate::quota::Claim;
 
@@ -23,6 +24,10 @@ pub(super) struct PendingRequest {
     /// Whether the reply to an inspection is only the time that is left.
     pub(super) only_ttl: bool,
     pub(super) notify: Option<Box<Notify>>,
+    /// The list of keys that a page of leases belongs to.
+    pub(super) keys: Option<Box<KeyList>>,
+    /// When the lease of a standing acquire ends, if it is granted.
+    pub(super) ends_at: Option<Instant>,
     /// The claim of an acquire with a token that has a quota.
     pub(super) claim: Option<Claim>,
     /// What goes to the audit log if it succeeds. That of an acquire is put there once the grant
@@ -65,6 +70,8 @@ pub(super) enum Owner {
     Reply { session: usize, command: u64 },
     /// The session of this number, as a push.
     Push { session: usize },
+    /// An operation of the Redis dialect, about its key at this place.
+    Operation { operation: OperationId, place: usize },
     /// The session has ended.
     #[default]
     Nobody,

@@ -25,7 +25,7 @@ pub(super) enum ReplyError<'a> {
     #[error("ERR this port accepts RESP, not HTTP; for HTTP, connect to listen.http of this node")]
     Http,
     #[error(
-        "ERR wrong number of arguments for '{}'; expected: {}",
+        "ERR wrong number of arguments for '{}' command; expected: {}",
         .0.name.to_ascii_lowercase(), .0.usage
     )]
     WrongNumber(&'static Spec),
@@ -33,12 +33,38 @@ pub(super) enum ReplyError<'a> {
     Unexpected(&'a [u8], &'static str),
     #[error("ERR '{}' needs a value after it; expected: {}", Shown(.0), .1)]
     NoValue(&'a [u8], &'static str),
+    #[error("ERR '{}' is not supported: {}", Shown(.0), .1)]
+    Refused(&'a [u8], &'static str),
+    /// The whole text, as Redis has it.
+    #[error("{0}")]
+    Redis(String),
+    #[error("NOSCRIPT No matching script. Please use EVAL.")]
+    NoScript,
     #[error(
-        "ERR there are no transactions: every command is atomic by itself; send the commands \
-         without '{}' (redis-py: pipeline(transaction=False))",
-        Shown(.0)
+        "ERR scripts are recognised, not run, and this one is not recognised as that of a lock: \
+         {0}; docs/redis.md says where to report it"
     )]
-    NoTransactions(&'a [u8]),
+    Script(std::sync::Arc<str>),
+    #[error(
+        "ERR a key that lasts longer than max_lease ({0:?}), or for ever, is a standing lease, and \
+         redis.standing is off; give a shorter expiry (PX, EX), or raise max_lease"
+    )]
+    NoStanding(Duration),
+    #[error(
+        "ERR there are no lists: BLPOP waits until a lock is free, and this list belongs to no \
+         lock that this connection tried to acquire"
+    )]
+    NoSignal,
+    #[error(
+        "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are \
+         allowed in this context",
+        .0.to_ascii_lowercase()
+    )]
+    Subscriber(&'static str),
+    #[error("BUSY channels: a connection subscribes to at most {0} channels")]
+    TooManyChannels(usize),
+    #[error("ERR bad message: {0}; nothing was published")]
+    Message(TextError),
     #[error("NAME bad name: {0}; nothing was changed")]
     Name(TextError),
     #[error("ERR bad holder: {0}; nothing was changed")]
@@ -88,8 +114,8 @@ pub(super) enum ReplyError<'a> {
     StillNotifying,
     #[error("ERR a client's name has up to {0} printable characters and no spaces")]
     ClientName(usize),
-    #[error("ERR DB index is out of range; there is only 0")]
-    NoDatabase,
+    #[error("ERR DB index is out of range; there are 0 to {0}")]
+    NoDatabase(u8),
     #[error(
         "BUSY inflight_per_connection: {0} commands of this connection are under way, its limit; wait for replies, or \
          raise limits.inflight_per_connection"

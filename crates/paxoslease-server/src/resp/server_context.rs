@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use paxoslease_wire::resp::{Protocol, put_array, put_bulk, put_integer};
 
+use super::redis::Scripts;
 use crate::limits::WATCHERS_MAX;
 use crate::{Config, Gate};
 
@@ -29,6 +30,8 @@ pub(super) struct ServerContext {
     pub(super) gate: Gate,
     pub(super) connections: AtomicUsize,
     pub(super) ids: AtomicU64,
+    /// The scripts of the Redis dialect.
+    pub(super) scripts: Scripts,
 }
 
 impl ServerContext {
@@ -42,6 +45,7 @@ impl ServerContext {
             gate: Gate::default(),
             connections: AtomicUsize::new(0),
             ids: AtomicU64::new(0),
+            scripts: Scripts::default(),
         }
     }
 

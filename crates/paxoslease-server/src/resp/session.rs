@@ -11,6 +11,7 @@ use super::auth_state::AuthState;
 use super::expected::{Expected, State};
 use super::output::Output;
 use super::pending::{Notify, Owner, PendingRequest, RequestId};
+use super::redis::{self, Channel};
 use super::reply::{
     put_answer, put_granted, put_hint, put_missed, put_stopping, put_timeout, put_ttl,
 };
@@ -54,6 +55,12 @@ pub(super) struct Session {
     /// Acquires with NOTIFY by their id. They are tried first, and then wait for a push.
     notifies: BTreeMap<Arc<[u8]>, RequestId>,
     pub(super) patterns: Vec<NamePattern>,
+    /// The number of the database that SELECT chose.
+    pub(super) database: u8,
+    /// The channels that the client subscribed to.
+    pub(super) channels: Vec<Channel>,
+    /// The last key that the client tried to acquire in the Redis dialect, and did not get.
+    pub(super) denied: Option<Vec<u8>>,
     pub(super) auth: AuthState,
     missed: u64,
     pub(super) rate_limiter: Option<RateLimiter>,
@@ -115,23 +122,72 @@ impl Session {
         label: Option<paxoslease_node::front::Label>,
         notify: Option<Box<Notify>>,
     ) -> Result<RequestId, ReplyError<'static>> {
-        let most = turn.common.server.config.limits.inflight_per_connection;
-        if self.inflight >= most {
-            turn.common.tally.limited(turn.shard.now(), Limit::InflightPerConnection, 1);
-            return Err(ReplyError::Inflight(most));
-        }
+        self.admit_one_more(turn)?;
         let id = notify.as_ref().map(|notify| Arc::clone(&notify.id));
         if id.as_ref().is_some_and(|id| self.notifies.contains_key(id)) {
             return Err(ReplyError::NotifyIdInUse);
         }
         self.inflight += 1;
-        let command = self.first + self.expected.len() as u64;
+        let command = self.next_command();
         let owner = Owner::Reply { session: self.conn.index(), command };
         let request = PendingRequest { owner, label, notify, ..PendingRequest::default() };
         let ask = turn.common.pending.insert(request);
         self.notifies.extend(id.map(|id| (id, ask)));
         self.expected.push_back(Expected::new(self.protocol, State::Pending(ask)));
         Ok(ask)
+    }
+
+    fn admit_one_more(&self, turn: &mut Turn<'_, '_>) -> Result<(), ReplyError<'static>> {
+        let most = turn.common.server.config.limits.inflight_per_connection;
+        if self.inflight < most {
+            return Ok(());
+        }
+        turn.common.tally.limited(turn.shard.now(), Limit::InflightPerConnection, 1);
+        Err(ReplyError::Inflight(most))
+    }
+
+    fn next_command(&self) -> u64 {
+        self.first + self.expected.len() as u64
+    }
+
+    /// Makes room for the reply of an operation. Returns the number of its command.
+    pub(super) fn reserve(&mut self, turn: &mut Turn<'_, '_>) -> Result<u64, ReplyError<'static>> {
+        self.admit_one_more(turn)?;
+        self.inflight += 1;
+        Ok(self.next_command())
+    }
+
+    /// Expects the reply of an operation.
+    pub(super) fn expect(&mut self, state: State) {
+        self.expected.push_back(Expected::new(self.protocol, state));
+    }
+
+    /// The reply to a command will come from an operation instead of a request.
+    pub(super) fn expect_instead(&mut self, command: u64, state: State) {
+        if let Some(expected) = self.expected.get_mut((command - self.first) as usize) {
+            expected.state = state;
+        }
+    }
+
+    /// The reply of an operation is known. A client that leaves before it is sent has not got the
+    /// leases in `grants`.
+    pub(super) fn replied(
+        &mut self,
+        turn: &mut Turn<'_, '_>,
+        command: u64,
+        grants: Vec<(RequestId, u64)>,
+        put: impl FnOnce(Protocol, &mut Vec<u8>),
+    ) {
+        self.inflight -= 1;
+        let place = (command - self.first) as usize;
+        let Some(expected) = self.expected.get_mut(place) else { return };
+        turn.common.scratch.clear();
+        put(expected.protocol, &mut turn.common.scratch);
+        let bytes = turn.common.scratch.as_slice().into();
+        let has_grants = !grants.is_empty();
+        expected.state =
+            if has_grants { State::Grants(bytes, grants) } else { State::Bytes(bytes) };
+        self.settled(turn, place);
     }
 
     /// The answer to the request of a command.
@@ -142,14 +198,16 @@ impl Session {
         ask: RequestId,
         answer: Answer,
     ) {
+        if let Answer::Listed { .. } = answer
+            && let Some(list) = turn.common.pending.get(ask).keys.take()
+        {
+            return self.key_page(turn, command, ask, list, &answer);
+        }
         self.inflight -= 1;
         if let Some(notify) = &turn.common.pending.get(ask).notify {
             self.notifies.remove(&notify.id);
         }
-        if self.listing == Some(ask) {
-            self.listing = None;
-            self.touch(turn.common);
-        }
+        self.end_listing(turn, ask);
         let viewer = self.place();
         let place = (command - self.first) as usize;
         let Some(expected) = self.expected.get_mut(place) else { return };
@@ -169,6 +227,14 @@ impl Session {
             answer => State::Answered(ask, answer),
         };
         self.settled(turn, place);
+    }
+
+    /// If this request made a page of a list, the next command may be read.
+    pub(super) fn end_listing(&mut self, turn: &mut Turn<'_, '_>, ask: RequestId) {
+        if self.listing == Some(ask) {
+            self.listing = None;
+            self.touch(turn.common);
+        }
     }
 
     /// An acquire with NOTIFY was tried and must wait: that is its reply, and a push follows.
@@ -198,14 +264,24 @@ impl Session {
         if place > 0 {
             return self.expected[place].count(&mut turn.common.pending, &mut self.kept);
         }
-        let is_due = |expected: &mut Expected| !matches!(expected.state, State::Pending(_));
+        let is_due = |expected: &mut Expected| {
+            !matches!(expected.state, State::Pending(_) | State::Operation(_))
+        };
         while let Some(mut expected) = self.expected.pop_front_if(is_due) {
             expected.forget(&mut self.kept);
             let Expected { protocol, state, .. } = expected;
             let out = &mut self.output.bytes;
             match state {
-                State::Pending(_) => unreachable!("a pending reply is not due"),
+                State::Pending(_) | State::Operation(_) => {
+                    unreachable!("a pending reply is not due")
+                }
                 State::Bytes(bytes) => out.extend_from_slice(&bytes),
+                State::Grants(bytes, grants) => {
+                    out.extend_from_slice(&bytes);
+                    for (ask, fence) in grants {
+                        self.output.granted(ask, fence);
+                    }
+                }
                 State::Answered(ask, answer) => {
                     let quarantine = match answer {
                         Answer::NoQuorum => turn.common.quarantine(turn.shard),
@@ -301,6 +377,7 @@ impl Session {
         self.is_held = true;
         let waits = |expected: &Expected| match expected.state {
             State::Pending(ask) => turn.common.pending.get(ask).waits,
+            State::Operation(id) => turn.common.operations.waits(id),
             _ => false,
         };
         let read_ahead = self.expected.iter().any(waits);
@@ -348,11 +425,19 @@ impl Session {
         put_error(&mut turn.common.scratch, &ReplyError::Ended);
         self.withdraw(turn, |ask| ask.label.is_some());
         for expected in &mut self.expected {
-            if let State::Answered(ask, Answer::Granted { tenure, .. }) = expected.state {
-                turn.common.pending.give_back(turn.shard, ask, tenure.fence());
-                expected.state = State::Bytes(turn.common.scratch.as_slice().into());
-                expected.count(&mut turn.common.pending, &mut self.kept);
+            match &expected.state {
+                State::Answered(ask, Answer::Granted { tenure, .. }) => {
+                    turn.common.pending.give_back(turn.shard, *ask, tenure.fence());
+                }
+                State::Grants(_, grants) => {
+                    for (ask, fence) in grants {
+                        turn.common.pending.give_back(turn.shard, *ask, *fence);
+                    }
+                }
+                _ => continue,
             }
+            expected.state = State::Bytes(turn.common.scratch.as_slice().into());
+            expected.count(&mut turn.common.pending, &mut self.kept);
         }
         self.settled(turn, 0);
     }
@@ -364,6 +449,7 @@ impl Session {
         turn.common.scratch.clear();
         put_error(&mut turn.common.scratch, &ReplyError::ReadAheadFull);
         self.withdraw_replies(turn, |ask| ask.waits);
+        self.withdraw_operations(turn, true);
         self.settled(turn, 0);
     }
 
@@ -374,6 +460,22 @@ impl Session {
         // Those that are left are still tried.
         self.notifies.clear();
         self.withdraw_replies(turn, which);
+        self.withdraw_operations(turn, false);
+    }
+
+    /// Withdraws operations of the Redis dialect, or only those that wait for a free name. The
+    /// reply to those is in the scratch.
+    fn withdraw_operations(&mut self, turn: &mut Turn<'_, '_>, only_waiting: bool) {
+        for expected in &mut self.expected {
+            if let State::Operation(id) = expected.state
+                && (!only_waiting || turn.common.operations.waits(id))
+            {
+                redis::abort(turn.common, turn.shard, id);
+                self.inflight -= 1;
+                expected.state = State::Bytes(turn.common.scratch.as_slice().into());
+                expected.count(&mut turn.common.pending, &mut self.kept);
+            }
+        }
     }
 
     /// Withdraws requests that a command waits for. The reply to those is in the scratch.
@@ -419,6 +521,9 @@ impl Session {
         self.missed = 0;
         let patterns = std::mem::take(&mut self.patterns);
         turn.common.watches(turn.shard, self.conn, patterns.len(), 0);
+        if !std::mem::take(&mut self.channels).is_empty() {
+            turn.common.forget_subscriber(turn.shard, self.conn.index());
+        }
     }
 
     /// Withdraws acquires with NOTIFY that `which` selects. Returns the ids of those that waited
@@ -443,6 +548,12 @@ impl Session {
         for Expected { state, .. } in self.expected {
             match state {
                 State::Pending(ask) => turn.common.pending.orphan(turn.shard, ask),
+                State::Operation(id) => redis::abort(turn.common, turn.shard, id),
+                State::Grants(_, grants) => {
+                    for (ask, fence) in grants {
+                        turn.common.pending.give_back(turn.shard, ask, fence);
+                    }
+                }
                 State::Answered(ask, Answer::Granted { tenure, .. }) => {
                     turn.common.pending.give_back(turn.shard, ask, tenure.fence());
                 }

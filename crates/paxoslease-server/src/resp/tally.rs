@@ -12,7 +12,7 @@ use paxoslease_node::Limit;
 
 const PUBLISH_EVERY: Duration = Duration::from_millis(250);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Tally {
     commands: [u64; SPECS.len()],
     unknown: u64,
@@ -26,7 +26,14 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) fn new() -> Self {
-        Self { publish_at: Some(Instant::ZERO), ..Self::default() }
+        Self {
+            commands: [0; SPECS.len()],
+            unknown: 0,
+            limited: [0; Limit::ALL.len()],
+            refused: [0; Denied::REASONS.len()],
+            publish_at: Some(Instant::ZERO),
+            known: false,
+        }
     }
 
     /// Has counters published soon.

@@ -1,6 +1,8 @@
 //! Reads the requests of a client: an array of strings, or an inline command, a line of words that
 //! a person types.
 
+use alloc::vec::Vec;
+
 use super::scan::{Scanner, Stop, whole};
 use super::{ARGUMENTS_MAX, LINE_LEN_MAX, REQUEST_LEN_MAX, RespError};
 
@@ -78,7 +80,34 @@ impl<'a> Request<'a> {
         &self.reachable[..self.len.min(REACHABLE)]
     }
 
+    /// All arguments of a request that [`Self::parse`] has read from these bytes, also beyond
+    /// [`Self::REACHABLE`].
+    #[must_use]
+    pub fn all(bytes: &'a [u8]) -> Vec<&'a [u8]> {
+        let mut all = Vec::new();
+        // These bytes were read before.
+        let _len = match bytes.first() {
+            Some(b'*') => Self::each(bytes, |argument| {
+                all.push(argument);
+                Ok(())
+            }),
+            _ => Self::each_word(bytes, |argument| {
+                all.push(argument);
+                Ok(())
+            }),
+        };
+        all
+    }
+
     fn array(&mut self, bytes: &'a [u8]) -> Result<usize, Stop> {
+        Self::each(bytes, |argument| self.push(argument))
+    }
+
+    #[inline]
+    fn each(
+        bytes: &'a [u8],
+        mut push: impl FnMut(&'a [u8]) -> Result<(), RespError>,
+    ) -> Result<usize, Stop> {
         let mut scan = Scanner::new(bytes, REQUEST_LEN_MAX);
         scan.byte()?;
         let count = scan.number()?;
@@ -90,7 +119,7 @@ impl<'a> Request<'a> {
                 Some(len) => len,
                 None => Self::bulk(&mut scan)?,
             };
-            self.push(scan.string(len)?)?;
+            push(scan.string(len)?)?;
         }
         Ok(scan.at())
     }
@@ -103,6 +132,13 @@ impl<'a> Request<'a> {
     }
 
     fn inline(&mut self, bytes: &'a [u8]) -> Result<usize, Stop> {
+        Self::each_word(bytes, |argument| self.push(argument))
+    }
+
+    fn each_word(
+        bytes: &'a [u8],
+        mut push: impl FnMut(&'a [u8]) -> Result<(), RespError>,
+    ) -> Result<usize, Stop> {
         let window = &bytes[..bytes.len().min(LINE_LEN_MAX)];
         let Some(len) = window.iter().position(|byte| *byte == b'\n') else {
             let is_too_long = window.len() == LINE_LEN_MAX;
@@ -110,7 +146,7 @@ impl<'a> Request<'a> {
         };
         let words = window[..len].split(u8::is_ascii_whitespace);
         for word in words.filter(|word| !word.is_empty()) {
-            self.push(word)?;
+            push(word)?;
         }
         Ok(len + 1)
     }

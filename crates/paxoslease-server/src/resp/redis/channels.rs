@@ -1,0 +1,132 @@
+//! SUBSCRIBE and PUBLISH: the messages that scripts of releases publish.
+//!
+//! A message goes to the subscribers of all nodes as a hint between nodes: at most once, and it may
+//! be lost, as with Redis.
+
+use paxoslease_node::front::{Holder, Name};
+use paxoslease_wire::resp::{Protocol, put_bulk, put_integer};
+
+use super::super::reply_error::ReplyError;
+use super::super::session::Session;
+use super::super::{Common, Turn};
+use super::glob::glob;
+
+/// Channels and patterns of one connection.
+const CHANNELS_MAX: usize = 256;
+
+/// A channel, or a pattern of channels.
+#[derive(Clone, PartialEq, Eq)]
+pub(in super::super) struct Channel {
+    name: Vec<u8>,
+    is_pattern: bool,
+}
+
+impl Channel {
+    fn fits(&self, name: &[u8]) -> bool {
+        if self.is_pattern { glob(&self.name, name) } else { self.name == name }
+    }
+}
+
+impl Session {
+    /// Whether only commands about channels may follow, because messages look like replies.
+    pub(in super::super) fn is_subscriber(&self) -> bool {
+        self.protocol == Protocol::Resp2 && !self.channels.is_empty()
+    }
+
+    pub(super) fn subscribe(
+        &mut self,
+        turn: &mut Turn<'_, '_>,
+        names: &[&[u8]],
+        is_pattern: bool,
+    ) -> Result<(), ReplyError<'static>> {
+        for name in names {
+            let channel = Channel { name: name.to_vec(), is_pattern };
+            if !self.channels.contains(&channel) {
+                if self.channels.len() == CHANNELS_MAX {
+                    return Err(ReplyError::TooManyChannels(CHANNELS_MAX));
+                }
+                self.channels.push(channel);
+                if self.channels.len() == 1 {
+                    turn.common.subscribers.push(self.conn.index());
+                    turn.common.listen(turn.shard, true);
+                }
+            }
+            let word = if is_pattern { "psubscribe" } else { "subscribe" };
+            self.reply_subscribed(turn.common, word, Some(name));
+        }
+        Ok(())
+    }
+
+    /// Ends these subscriptions, or all of their kind.
+    pub(super) fn unsubscribe(
+        &mut self,
+        turn: &mut Turn<'_, '_>,
+        names: &[&[u8]],
+        is_pattern: bool,
+    ) {
+        let word = if is_pattern { "punsubscribe" } else { "unsubscribe" };
+        let names: Vec<Vec<u8>> = if names.is_empty() {
+            let of_kind = self.channels.iter().filter(|channel| channel.is_pattern == is_pattern);
+            of_kind.map(|channel| channel.name.clone()).collect()
+        } else {
+            names.iter().map(|name| name.to_vec()).collect()
+        };
+        if names.is_empty() {
+            self.reply_subscribed(turn.common, word, None);
+        }
+        for name in names {
+            let gone = Channel { name: name.clone(), is_pattern };
+            let before = self.channels.len();
+            self.channels.retain(|channel| *channel != gone);
+            if before > 0 && self.channels.is_empty() {
+                turn.common.forget_subscriber(turn.shard, self.conn.index());
+            }
+            self.reply_subscribed(turn.common, word, Some(&name));
+        }
+    }
+
+    fn reply_subscribed(&mut self, common: &mut Common, word: &str, name: Option<&[u8]>) {
+        let count = self.channels.len() as i64;
+        self.reply(common, |protocol, out| {
+            protocol.put_push(out, 3);
+            put_bulk(out, word.as_bytes());
+            match name {
+                Some(name) => put_bulk(out, name),
+                None => protocol.put_null(out),
+            }
+            put_integer(out, count);
+        });
+    }
+
+    pub(super) fn publish<'a>(
+        &mut self,
+        turn: &mut Turn<'_, '_>,
+        channel: &'a [u8],
+        message: &[u8],
+    ) -> Result<(), ReplyError<'a>> {
+        let channel = Name::from_bytes(channel).map_err(ReplyError::Name)?;
+        let message = Holder::from_bytes(message).map_err(ReplyError::Message)?;
+        turn.shard.note(channel, message);
+        let receivers = turn.common.subscribers.len() as i64;
+        self.reply(turn.common, |_, out| put_integer(out, receivers));
+        Ok(())
+    }
+
+    /// A message was published on a channel.
+    pub(in super::super) fn message(&mut self, common: &mut Common, name: &[u8], message: &[u8]) {
+        let protocol = self.protocol;
+        for channel in self.channels.iter().filter(|channel| channel.fits(name)) {
+            let out = &mut self.output.bytes;
+            protocol.put_push(out, if channel.is_pattern { 4 } else { 3 });
+            if channel.is_pattern {
+                put_bulk(out, b"pmessage");
+                put_bulk(out, &channel.name);
+            } else {
+                put_bulk(out, b"message");
+            }
+            put_bulk(out, name);
+            put_bulk(out, message);
+        }
+        self.touch(common);
+    }
+}

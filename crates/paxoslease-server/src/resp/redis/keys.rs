@@ -1,0 +1,315 @@
+//! The keys of one operation: what is known of their leases, and what the operation makes of them.
+//!
+//! An operation is evaluated against this snapshot, as often as it takes to learn the keys that it
+//! needs. The difference between what is known and what the evaluation left is what must happen to
+//! the leases. Nothing here talks to a shard.
+
+use std::time::Duration;
+
+use paxoslease_node::TextError;
+use paxoslease_node::front::{Instant, Name, Sighting};
+
+use super::script::Fault;
+
+/// Databases 1 to 15 are name spaces: the lease of key `k` in database 3 is `db3:k`.
+pub(super) const DATABASES: u8 = 16;
+
+/// The most keys of one operation.
+pub(super) const KEYS_MAX: usize = 256;
+
+/// The lease of a key.
+#[derive(Clone, Debug)]
+pub(super) struct Stored {
+    pub(super) fence: u64,
+    pub(super) value: Vec<u8>,
+    /// [`Instant::MAX`] for never, as everywhere in the dialect.
+    pub(super) ends_at: Instant,
+    /// Whether the members keep it, so that its end is more than that of its record.
+    pub(super) is_standing: bool,
+}
+
+impl Stored {
+    pub(super) fn of(seen: &Sighting, now: Instant) -> Self {
+        let record_ends_at = now.after(seen.remaining.as_duration());
+        Self {
+            fence: seen.tenure.fence(),
+            value: seen.label.holder().as_bytes().to_vec(),
+            ends_at: seen.standing.map_or(record_ends_at, |standing| standing.lasts.ends_at(now)),
+            is_standing: seen.standing.is_some(),
+        }
+    }
+}
+
+/// How far the knowledge of a key may be relied on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Trust {
+    /// Assumed, or known by this node alone. Good enough for a change that a quorum confirms.
+    Hint,
+    /// Reported by a quorum during this operation.
+    Quorum,
+    /// The change that follows from it was made.
+    Applied,
+}
+
+#[derive(Clone, Debug)]
+struct Known {
+    stored: Option<Stored>,
+    trust: Trust,
+}
+
+/// A key during one evaluation.
+#[derive(Clone, Debug)]
+pub(super) enum State {
+    Absent,
+    Value {
+        bytes: Vec<u8>,
+        ends_at: Instant,
+        is_end_set: bool,
+    },
+    /// A list that a release script pushes a signal to. Signals are not kept.
+    Signal,
+}
+
+pub(super) struct Key {
+    /// As the client wrote it.
+    pub(super) key: Vec<u8>,
+    /// The name of its lease.
+    pub(super) name: String,
+    known: Option<Known>,
+    state: State,
+    is_read: bool,
+}
+
+/// What must happen to the lease of a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Effect {
+    Acquire {
+        value: Vec<u8>,
+        ends_at: Instant,
+    },
+    Release {
+        fence: u64,
+    },
+    /// The tenure goes on and ends then. `is_longer` if its record must be prolonged, and nothing
+    /// else.
+    SetEnd {
+        fence: u64,
+        value: Vec<u8>,
+        ends_at: Instant,
+        is_longer: bool,
+    },
+    /// In test suites only: the tenure ends and another one with another value begins.
+    Replace {
+        fence: u64,
+        value: Vec<u8>,
+        ends_at: Instant,
+    },
+}
+
+/// Why a command was not evaluated.
+pub(super) enum Stop {
+    Fault(Fault),
+    /// The error to reply.
+    Error(String),
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// The keys, and what the current evaluation has published.
+pub(super) struct Keys {
+    database: u8,
+    pub(super) now: Instant,
+    pub(super) keys: Vec<Key>,
+    /// Channels and messages.
+    pub(super) published: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Whether commands for test suites are permitted.
+    pub(super) is_testing: bool,
+    /// The most keys.
+    pub(super) max: usize,
+}
+
+impl Keys {
+    pub(super) const fn new(database: u8, is_testing: bool) -> Self {
+        Self {
+            database,
+            now: Instant::ZERO,
+            keys: Vec::new(),
+            published: Vec::new(),
+            is_testing,
+            max: KEYS_MAX,
+        }
+    }
+
+    /// The place of a key, which is added if it is new.
+    pub(super) fn place(&mut self, key: &[u8]) -> Result<usize, Stop> {
+        if let Some(place) = self.keys.iter().position(|known| known.key == key) {
+            return Ok(place);
+        }
+        if self.keys.len() == self.max {
+            return Err(Stop::Error(format!("ERR more than {} keys in one command", self.max)));
+        }
+        let name = lease_name(self.database, key).map_err(|error| {
+            Stop::Error(format!("NAME a key here is the name of a lease: {error}"))
+        })?;
+        let (known, state) = (None, State::Absent);
+        self.keys.push(Key { key: key.to_vec(), name, known, state, is_read: false });
+        Ok(self.keys.len() - 1)
+    }
+
+    /// Begins an evaluation.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.now = now;
+        self.published.clear();
+        for key in &mut self.keys {
+            key.is_read = false;
+            key.state = match key.known.as_ref().and_then(|known| known.stored.as_ref()) {
+                None => State::Absent,
+                Some(Stored { value, ends_at, .. }) => {
+                    State::Value { bytes: value.clone(), ends_at: *ends_at, is_end_set: false }
+                }
+            };
+        }
+    }
+
+    /// Sets what is known of a key.
+    pub(super) fn learn(&mut self, place: usize, stored: Option<Stored>, trust: Trust) {
+        self.keys[place].known = Some(Known { stored, trust });
+    }
+
+    pub(super) fn forget(&mut self, place: usize) {
+        self.keys[place].known = None;
+    }
+
+    /// The change of a key was made.
+    pub(super) fn applied(&mut self, place: usize) {
+        if let Some(known) = &mut self.keys[place].known {
+            known.trust = Trust::Applied;
+        }
+    }
+
+    /// The state of a key, which counts as read.
+    pub(super) fn read(&mut self, key: &[u8]) -> Result<&mut State, Stop> {
+        let place = self.place(key)?;
+        let key = &mut self.keys[place];
+        key.is_read = true;
+        if key.known.is_none() {
+            return Err(Stop::Fault(Fault::Interrupted));
+        }
+        Ok(&mut key.state)
+    }
+
+    /// A signal list is not read from the cell: what is in it matters to no command.
+    pub(super) fn signal(&mut self, key: &[u8]) -> Result<(), Stop> {
+        let place = self.place(key)?;
+        match self.keys[place].state {
+            State::Value { .. } => Err(wrong_type()),
+            State::Absent | State::Signal => {
+                self.keys[place].state = State::Signal;
+                Ok(())
+            }
+        }
+    }
+
+    /// The keys that are unknown.
+    pub(super) fn unknown(&self) -> Vec<usize> {
+        let places = 0..self.keys.len();
+        places.filter(|place| self.keys[*place].known.is_none()).collect()
+    }
+
+    /// The keys that the evaluation read, that only a hint tells of, and that it left unchanged: no
+    /// change will confirm the hint.
+    pub(super) fn doubtful(&self, effects: &[(usize, Effect)]) -> Vec<usize> {
+        let is_doubtful = |place: &usize| {
+            let key = &self.keys[*place];
+            let is_hint = key.known.as_ref().is_some_and(|known| known.trust == Trust::Hint);
+            let is_changed = effects.iter().any(|(changed, _)| changed == place);
+            let is_signal = matches!(key.state, State::Signal);
+            key.is_read && is_hint && !is_changed && !is_signal
+        };
+        (0..self.keys.len()).filter(is_doubtful).collect()
+    }
+
+    /// What must happen to the leases, in the order of their names, so that two operations on the
+    /// same keys do not wait for each other.
+    pub(super) fn effects(&self) -> Result<Vec<(usize, Effect)>, String> {
+        let mut effects = Vec::new();
+        for (place, key) in self.keys.iter().enumerate() {
+            let Some(Known { stored, trust }) = &key.known else { continue };
+            if *trust == Trust::Applied {
+                continue;
+            }
+            let effect = match (stored, &key.state) {
+                (None, State::Absent) | (_, State::Signal) => continue,
+                (None, State::Value { bytes, ends_at, .. }) => {
+                    Effect::Acquire { value: bytes.clone(), ends_at: *ends_at }
+                }
+                (Some(stored), State::Absent) => Effect::Release { fence: stored.fence },
+                (Some(stored), State::Value { bytes, is_end_set: false, .. })
+                    if *bytes == stored.value =>
+                {
+                    continue;
+                }
+                (Some(stored), State::Value { bytes, ends_at, .. }) if *bytes == stored.value => {
+                    let (fence, value, ends_at) = (stored.fence, bytes.clone(), *ends_at);
+                    let is_longer = !stored.is_standing && ends_at >= stored.ends_at;
+                    Effect::SetEnd { fence, value, ends_at, is_longer }
+                }
+                (Some(stored), State::Value { bytes, ends_at, .. }) if self.is_testing => {
+                    let (fence, value, ends_at) = (stored.fence, bytes.clone(), *ends_at);
+                    Effect::Replace { fence, value, ends_at }
+                }
+                (Some(_), State::Value { .. }) => {
+                    return Err(format!(
+                        "ERR '{}' is held with another value, and only DEL or its expiry ends \
+                         that; use SET with NX",
+                        key.name.escape_debug()
+                    ));
+                }
+            };
+            effects.push((place, effect));
+        }
+        effects.sort_by(|(one, _), (other, _)| self.keys[*one].name.cmp(&self.keys[*other].name));
+        Ok(effects)
+    }
+}
+
+pub(super) fn wrong_type() -> Stop {
+    let text = "WRONGTYPE Operation against a key holding the wrong kind of value";
+    Stop::Error(text.to_owned())
+}
+
+/// The prefix of the names of a database.
+pub(super) fn prefix(database: u8) -> String {
+    if database == 0 { String::new() } else { format!("db{database}:") }
+}
+
+/// The name of the lease of a key.
+pub(super) fn lease_name(database: u8, key: &[u8]) -> Result<String, TextError> {
+    let key = std::str::from_utf8(key).map_err(|_| TextError::NotUtf8)?;
+    if key.is_empty() {
+        return Err(TextError::Empty);
+    }
+    let name = prefix(database) + key;
+    Name::new(&name)?;
+    Ok(name)
+}
+
+/// The key of a lease in this database; `None` if the lease belongs to another one.
+pub(super) fn key_of(database: u8, name: &str) -> Option<&str> {
+    if database > 0 {
+        return name.strip_prefix(&prefix(database));
+    }
+    let is_other = (1..DATABASES).any(|other| name.starts_with(&prefix(other)));
+    (!is_other).then_some(name)
+}
+
+/// What is left, in milliseconds; `None` for a key that does not end. A key that is there has at
+/// least one left.
+pub(super) fn millis_left(ends_at: Instant, now: Instant) -> Option<u64> {
+    let left = ends_at.since(now).max(Duration::from_millis(1));
+    (ends_at != Instant::MAX).then(|| u64::try_from(left.as_millis()).unwrap_or(u64::MAX))
+}

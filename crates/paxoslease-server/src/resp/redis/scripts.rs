@@ -1,0 +1,65 @@
+//! The scripts that clients sent to this node, by their SHA1.
+//!
+//! A script is recognised once. One that is not recognised is kept too, so that `EVALSHA` says the
+//! same as `EVAL`.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::super::reply_error::ReplyError;
+use super::script::{Script, fingerprint, sha1_hex};
+
+/// The most scripts that are kept. A library has a handful.
+const SCRIPTS_MAX: usize = 1024;
+
+type Recognised = Result<Arc<Script>, Arc<str>>;
+
+#[derive(Default)]
+pub(in super::super) struct Scripts(Mutex<BTreeMap<String, Recognised>>);
+
+impl Scripts {
+    /// The script of `EVAL`.
+    pub(super) fn evaluated(&self, text: &[u8]) -> Result<Arc<Script>, ReplyError<'static>> {
+        self.recognise(text).1.map_err(ReplyError::Script)
+    }
+
+    /// The script of `EVALSHA`.
+    pub(super) fn named(&self, sha: &[u8]) -> Result<Arc<Script>, ReplyError<'static>> {
+        match self.get(sha) {
+            Some(recognised) => recognised.map_err(ReplyError::Script),
+            None => Err(ReplyError::NoScript),
+        }
+    }
+
+    /// Keeps a script. Returns its SHA1.
+    pub(super) fn load(&self, text: &[u8]) -> String {
+        self.recognise(text).0
+    }
+
+    pub(super) fn knows(&self, sha: &[u8]) -> bool {
+        self.get(sha).is_some()
+    }
+
+    pub(super) fn flush(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn get(&self, sha: &[u8]) -> Option<Recognised> {
+        let sha = std::str::from_utf8(sha).ok()?.to_ascii_lowercase();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&sha).cloned()
+    }
+
+    fn recognise(&self, text: &[u8]) -> (String, Recognised) {
+        let sha = sha1_hex(text);
+        if let Some(known) = self.get(sha.as_bytes()) {
+            return (sha, known);
+        }
+        let why = |error| format!("{error}; fingerprint {}", fingerprint(text)).into();
+        let recognised: Recognised = Script::recognise(text).map(Arc::new).map_err(why);
+        let mut scripts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if scripts.len() < SCRIPTS_MAX {
+            scripts.insert(sha.clone(), recognised.clone());
+        }
+        (sha, recognised)
+    }
+}

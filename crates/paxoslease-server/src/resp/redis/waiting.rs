@@ -1,0 +1,152 @@
+//! BLPOP and BRPOP on a signal list: wait until a name is free.
+//!
+//! Some libraries wait for a list that the script of a release pushes to. No list is kept here.
+//! The wait ends when the lease is released or expires, in the order in which clients began to
+//! wait at this node. A hint may be lost, so a quorum is asked once a second as well.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use paxoslease_node::front::{Instant, ShardHandle};
+
+use super::super::session::Session;
+use super::super::{Common, Turn};
+use super::keys::{Keys, State, Stop};
+use super::operation::{OperationId, Program};
+use super::script::{Fault, Reply};
+
+/// How often a quorum is asked whether the name is free.
+const RECHECK_EVERY: Duration = Duration::from_secs(1);
+
+/// How libraries name the list of a lock: the beginning of the list's key, and that of the lock's.
+const CONVENTIONS: [(&[u8], &[u8]); 2] = [(b"lock-signal:", b"lock:"), (b"lock.event:", b"lock:")];
+
+/// The key of the lock that a signal list belongs to, as some libraries name them.
+pub(super) fn lock_of(list: &[u8]) -> Option<Vec<u8>> {
+    let lock =
+        |(signal, lock): &(&[u8], &[u8])| Some([*lock, list.strip_prefix(*signal)?].concat());
+    CONVENTIONS.iter().find_map(lock)
+}
+
+/// What a client waits for.
+pub(super) struct Wait {
+    /// The list, for the reply.
+    pub(super) list: Vec<u8>,
+    /// The key of the lock.
+    pub(super) lock: Vec<u8>,
+    /// The name of its lease.
+    pub(super) name: String,
+    pub(super) ends_at: Option<Instant>,
+}
+
+impl Wait {
+    /// The reply once the name is free, and nil until then.
+    pub(super) fn run(&self, keys: &mut Keys) -> Result<Reply, Fault> {
+        match keys.read(&self.lock) {
+            Ok(State::Absent) => Ok(self.signal()),
+            Ok(_) => Ok(Reply::Nil),
+            Err(Stop::Fault(fault)) => Err(fault),
+            Err(Stop::Error(text)) => Ok(Reply::Error(text.into_bytes())),
+        }
+    }
+
+    fn signal(&self) -> Reply {
+        Reply::Array(vec![Reply::Bulk(self.list.clone()), Reply::Bulk(b"1".to_vec())])
+    }
+}
+
+/// The clients of one shard's thread that wait.
+#[derive(Default)]
+pub(in super::super) struct Waits {
+    by_name: BTreeMap<String, VecDeque<OperationId>>,
+    /// When to look at which of them.
+    due: BTreeSet<(Instant, OperationId)>,
+}
+
+impl Waits {
+    pub(in super::super) fn next_at(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+}
+
+impl Session {
+    /// The name is held: waits for a hint, or until it is time to ask again.
+    pub(super) fn begin_wait(&mut self, turn: &mut Turn<'_, '_>, id: OperationId) {
+        let now = turn.shard.now();
+        let Some(operation) = turn.common.operations.get(id) else { return };
+        let Program::Wait(Wait { name, ends_at, .. }) = &operation.program else { return };
+        if ends_at.is_some_and(|at| at <= now) {
+            return self.end_wait(turn, id, false);
+        }
+        let recheck_at = now.after(RECHECK_EVERY);
+        let at = ends_at.map_or(recheck_at, |at| at.min(recheck_at));
+        turn.common.waits.due.insert((at, id));
+        let queue = turn.common.waits.by_name.entry(name.clone()).or_default();
+        if !queue.contains(&id) {
+            queue.push_back(id);
+            turn.common.listen(turn.shard, true);
+        }
+    }
+
+    /// Replies to a client that waits: the name is free, or its time is over.
+    fn end_wait(&mut self, turn: &mut Turn<'_, '_>, id: OperationId, is_free: bool) {
+        let Some(operation) = turn.common.operations.take(id) else { return };
+        let Program::Wait(wait) = &operation.program else { return };
+        turn.common.forget_wait(turn.shard, wait, id);
+        let reply = if is_free { wait.signal() } else { Reply::Nil };
+        self.finish(turn, id, operation, &reply);
+    }
+
+    /// It is time to look at a client that waits.
+    pub(in super::super) fn look_at_wait(&mut self, turn: &mut Turn<'_, '_>, id: OperationId) {
+        if turn.common.operations.waits(id) {
+            turn.common.operations.forget_keys(id);
+            self.advance(turn, id);
+        }
+    }
+
+    /// A name that a client waits for is free.
+    pub(in super::super) fn wake(&mut self, turn: &mut Turn<'_, '_>, id: OperationId) {
+        self.end_wait(turn, id, true);
+    }
+}
+
+impl Common {
+    /// The client that has waited longest for a name that became free.
+    pub(in super::super) fn first_waiting(&mut self, name: &str) -> Option<OperationId> {
+        let queue = self.waits.by_name.get(name)?;
+        queue.iter().copied().find(|id| self.operations.waits(*id))
+    }
+
+    /// The clients that are to be looked at now.
+    pub(in super::super) fn due_waits(&mut self, now: Instant) -> Vec<OperationId> {
+        let mut due = Vec::new();
+        while let Some((at, id)) = self.waits.due.first().copied()
+            && at <= now
+        {
+            self.waits.due.pop_first();
+            due.push(id);
+        }
+        due
+    }
+
+    /// A client no longer waits.
+    pub(super) fn forget_wait(
+        &mut self,
+        shard: &mut ShardHandle<'_>,
+        wait: &Wait,
+        id: OperationId,
+    ) {
+        self.waits.due.retain(|(_, waiting)| *waiting != id);
+        let Some(queue) = self.waits.by_name.get_mut(&wait.name) else { return };
+        let before = queue.len();
+        queue.retain(|waiting| *waiting != id);
+        let is_forgotten = queue.len() < before;
+        if queue.is_empty() {
+            self.waits.by_name.remove(&wait.name);
+        }
+        if is_forgotten {
+            self.listen(shard, false);
+        }
+    }
+}
