@@ -224,11 +224,11 @@ pub enum Event {
         /// Whether a majority confirmed. If not, the wait for confirmations has ended.
         confirmed: bool,
     },
-    /// An inspection has ended. The answer is a hint: what a quorum reported a moment ago.
+    /// An inspection has ended. The answer is what a majority stored a moment ago (P10).
     Inspected {
         /// The inspection that this answers.
         token: Token,
-        /// The reported lease with the highest fence, if any.
+        /// The lease, if there was one.
         accepted: Option<Sighting>,
     },
     /// Make this record durable, then call [`crate::Shard::record_written`].

@@ -312,7 +312,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Asks a quorum for the live lease of a name. The answer is [`Event::Inspected`] or
+    /// P10: asks which live lease of a name a majority stores. The answer is [`Event::Inspected`] or
     /// [`Event::NoQuorum`].
     ///
     /// # Errors

@@ -160,7 +160,7 @@ pub enum Request<'a> {
         /// The fence of the tenure.
         fence: u64,
     },
-    /// Asks a quorum who holds a name: [`Answer::Inspected`].
+    /// P10: asks a majority who holds a name: [`Answer::Inspected`].
     Inspect {
         /// The name.
         lease: CowLabel<'a>,
@@ -299,7 +299,7 @@ pub enum Answer {
         /// Whether a majority confirmed. If not, the lease ends with its ttl.
         confirmed: bool,
     },
-    /// What a quorum reported about a name: a hint.
+    /// What a majority stored for a name a moment ago, or what this node did for a peek.
     Inspected(Option<Sighting>),
     /// Leases that this node has seen: a hint.
     Listed {

@@ -253,7 +253,11 @@ impl Proposer {
 
     /// The pause before a round's request is repeated; it doubles each time, up to a bound.
     fn resend_pause(&self, config: &Config, now: Instant, round: &Round) -> Duration {
-        now.since(round.started_at).min(self.attempt_timeout(config).max(RESEND_PAUSE_MAX))
+        now.since(round.started_at).min(self.resend_pause_max(config))
+    }
+
+    fn resend_pause_max(&self, config: &Config) -> Duration {
+        self.attempt_timeout(config).max(RESEND_PAUSE_MAX)
     }
 
     /// After this time, a round that began before is decided or lost.
@@ -400,6 +404,7 @@ impl Proposer {
         for ballot in ballots {
             self.step(env, now, ballot, Step::Lost, None);
         }
+        self.conclude_inspections(env);
     }
 
     /// The acceptors `back` are connected again, and earlier messages to them may be lost. Requests
@@ -423,6 +428,7 @@ impl Proposer {
             }
         }
         self.resend_releases(env, back);
+        self.resend_inspections(env, back);
     }
 
     /// Acts on all wake-ups that are due.
@@ -438,7 +444,7 @@ impl Proposer {
             self.release_timed_out(env, now, tenure);
         }
         while let Some(query) = self.inspection_ends.pop(now) {
-            self.inspection_timed_out(env, query);
+            self.inspection_timed_out(env, now, query);
         }
         while let Some(wake) = self.waits.pop(now) {
             match wake {
@@ -446,9 +452,10 @@ impl Proposer {
                 Wake::Waiter(id, token) => self.wait_ended(env, now, id, token),
             }
         }
-        let Self { rounds, releases, round_ends, release_ends, .. } = self;
+        let Self { rounds, releases, inspections, round_ends, release_ends, .. } = self;
         round_ends.drop_stale(|ballot| !rounds.contains_key(&ballot));
         release_ends.drop_stale(|tenure| !releases.contains_key(&tenure));
+        self.inspection_ends.drop_stale(|query| !inspections.contains_key(&query));
     }
 
     pub(crate) fn next_wake_at(&self) -> Option<Instant> {

@@ -1,25 +1,98 @@
-//! Inspections: what a quorum stores for a name. The answer is a hint and changes nothing.
+//! Inspections (P10): which tenure of a name a majority stores. They change nothing.
+//!
+//! An inspection that asks after a grant was answered reports that grant, until it ends: every
+//! acceptor of the grant's majority that answers reports its tenure. What a lost round left in a
+//! minority is reported only while a missing acceptor could make it a majority.
+
+use alloc::vec::Vec;
 
 use super::{Env, Proposer};
 use crate::outbox::{Body, Sighting, Token};
-use crate::{Event, Instant, Label, MemberSet, Seen};
+use crate::{Cell, Config, Event, Holder, Instant, Label, MemberSet, Seen, Ttl};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Inspection {
     token: Token,
     label: Label,
+    started_at: Instant,
+    deadline: Instant,
     answered: MemberSet,
-    accepted: Option<Sighting>,
+    /// Acceptors that reported no live lease.
+    free: MemberSet,
+    /// One report per tenure.
+    held: Vec<Report>,
+}
+
+/// A live lease, and the acceptors that reported it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Report {
+    by: MemberSet,
+    seen: Sighting,
+}
+
+impl Inspection {
+    fn note(&mut self, member: MemberSet, accepted: Option<Seen<'_>>) {
+        if self.answered.contains(member) {
+            return;
+        }
+        self.answered = self.answered.with(member);
+        let Some(Seen { tenure, remaining, holder }) = accepted else {
+            self.free = self.free.with(member);
+            return;
+        };
+        match self.held.iter_mut().find(|report| report.seen.tenure == tenure) {
+            Some(Report { by, seen }) => {
+                *by = by.with(member);
+                seen.remaining = seen.remaining.max(remaining);
+                if seen.label.holder() == Holder::NONE {
+                    seen.label = seen.label.with_holder(holder);
+                }
+            }
+            None => {
+                let label = self.label.with_holder(holder);
+                let seen = Sighting { tenure, remaining, label, standing: None };
+                self.held.push(Report { by: member, seen });
+            }
+        }
+    }
+
+    /// What a majority stores; `None` while an acceptor that may answer could change that. The
+    /// acceptors in `silent` will not answer.
+    fn verdict(&self, cell: &Cell, silent: MemberSet) -> Option<Option<&Sighting>> {
+        let quorum = cell.quorum();
+        let missing = cell.everyone().without(self.answered);
+        let with_majority = |absent: MemberSet| {
+            let could_have = |report: &&Report| report.by.with(absent).len() >= quorum;
+            let held = self.held.iter().filter(could_have).map(|report| &report.seen);
+            held.max_by_key(|seen| seen.tenure)
+        };
+        if let Some(seen) = with_majority(MemberSet::EMPTY) {
+            return Some(Some(seen));
+        }
+        if self.free.len() >= quorum {
+            return Some(None);
+        }
+        let is_last = silent.contains(missing) && self.answered.len() >= quorum;
+        is_last.then(|| with_majority(missing))
+    }
 }
 
 impl Proposer {
     pub(crate) fn inspect(&mut self, env: &mut Env<'_>, now: Instant, token: Token, label: Label) {
         self.inspections_begun += 1;
         let query = self.inspections_begun;
-        let inspection =
-            Inspection { token, label: label.clone(), answered: MemberSet::EMPTY, accepted: None };
+        let inspection = Inspection {
+            token,
+            label: label.clone(),
+            started_at: now,
+            deadline: self.deadline(env.config, now, core::time::Duration::ZERO, Ttl::MAX),
+            answered: MemberSet::EMPTY,
+            free: MemberSet::EMPTY,
+            held: Vec::new(),
+        };
+        let check_at = now.after(self.attempt_timeout(env.config)).min(inspection.deadline);
         self.inspections.insert(query, inspection);
-        self.inspection_ends.push(now.after(self.settled_span(env.config)), query);
+        self.inspection_ends.push(check_at, query);
         env.broadcast(Body::Inspect { label, query });
     }
 
@@ -30,27 +103,73 @@ impl Proposer {
         query: u64,
         accepted: Option<Seen<'_>>,
     ) {
-        let quorum = env.cell().quorum();
-        let Some(inspection) = self.inspections.get_mut(&query) else { return };
-        inspection.answered = inspection.answered.with(member);
-        if let Some(seen) = accepted
-            && inspection.accepted.as_ref().is_none_or(|best| best.tenure < seen.tenure)
-        {
-            let Seen { tenure, remaining, holder } = seen;
-            let label = inspection.label.with_holder(holder);
-            inspection.accepted = Some(Sighting { tenure, remaining, label, standing: None });
-        }
-        if inspection.answered.len() < quorum {
-            return;
-        }
-        if let Some(Inspection { token, accepted, .. }) = self.inspections.remove(&query) {
-            env.out.emit(Event::Inspected { token, accepted });
+        if let Some(inspection) = self.inspections.get_mut(&query) {
+            inspection.note(member, accepted);
+            self.conclude_inspection(env, query, self.silent);
         }
     }
 
-    pub(super) fn inspection_timed_out(&mut self, env: &mut Env<'_>, query: u64) {
-        if let Some(Inspection { token, .. }) = self.inspections.remove(&query) {
+    /// Answers the inspection, if the acceptors outside `silent` have decided it.
+    fn conclude_inspection(&mut self, env: &mut Env<'_>, query: u64, silent: MemberSet) {
+        let Some(inspection) = self.inspections.get(&query) else { return };
+        if let Some(verdict) = inspection.verdict(env.cell(), silent) {
+            let (token, accepted) = (inspection.token, verdict.cloned());
+            env.out.emit(Event::Inspected { token, accepted });
+            self.inspections.remove(&query);
+        }
+    }
+
+    /// Acceptors became unreachable: inspections that wait only for them are decided.
+    pub(super) fn conclude_inspections(&mut self, env: &mut Env<'_>) {
+        for query in self.queries() {
+            self.conclude_inspection(env, query, self.silent);
+        }
+    }
+
+    fn queries(&self) -> Vec<u64> {
+        let mut queries: Vec<u64> = self.inspections.keys().copied().collect();
+        queries.sort_unstable();
+        queries
+    }
+
+    /// Repeats the Inspect to the acceptors that have not answered, until the deadline.
+    pub(super) fn inspection_timed_out(&mut self, env: &mut Env<'_>, now: Instant, query: u64) {
+        let Some(inspection) = self.inspections.get(&query) else { return };
+        let Inspection { token, started_at, deadline, .. } = *inspection;
+        if now < deadline {
+            let again_at = now.after(self.inspection_pause(env.config, now, started_at));
+            self.inspection_ends.push(again_at.min(deadline), query);
+            return self.resend_inspection(env, query, env.cell().everyone().without(self.silent));
+        }
+        self.conclude_inspection(env, query, env.cell().everyone());
+        if self.inspections.remove(&query).is_some() {
             env.out.emit(Event::NoQuorum { token });
+        }
+    }
+
+    /// The pause before the next repetition; it doubles each time, up to a bound.
+    fn inspection_pause(
+        &self,
+        config: &Config,
+        now: Instant,
+        started_at: Instant,
+    ) -> core::time::Duration {
+        let least = config.attempt_timeout_min;
+        now.since(started_at).min(self.resend_pause_max(config)).max(least)
+    }
+
+    fn resend_inspection(&self, env: &mut Env<'_>, query: u64, members: MemberSet) {
+        let Some(inspection) = self.inspections.get(&query) else { return };
+        let members = members.without(inspection.answered);
+        if !members.is_empty() {
+            env.send(members, Body::Inspect { label: inspection.label.clone(), query });
+        }
+    }
+
+    /// These acceptors are connected again, and may have missed an Inspect.
+    pub(super) fn resend_inspections(&self, env: &mut Env<'_>, back: MemberSet) {
+        for query in self.queries() {
+            self.resend_inspection(env, query, back);
         }
     }
 }
