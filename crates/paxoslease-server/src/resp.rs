@@ -272,12 +272,13 @@ impl Sessions {
     }
 
     /// A message was published: tells the subscribers of its channel.
-    fn noted(&mut self, label: &Label) {
+    fn noted(&mut self, shard: &mut ShardHandle<'_>, label: &Label) {
         let (channel, message) = (label.name().as_bytes(), label.holder().as_bytes());
         for place in 0..self.common.subscribers.len() {
             let subscriber = self.common.subscribers[place];
             if let Some(Some(session)) = self.sessions.get_mut(subscriber) {
-                session.message(&mut self.common, channel, message);
+                let turn = &mut Turn { common: &mut self.common, shard };
+                session.message(turn, channel, message);
             }
         }
     }
@@ -530,7 +531,7 @@ impl FrontEnd for Sessions {
         let name = match hint {
             Hint::Held(seen) => seen.label.name(),
             Hint::Freed(label) | Hint::Expired { label, .. } => label.name(),
-            Hint::Note(label) => return self.noted(label),
+            Hint::Note(label) => return self.noted(shard, label),
             _ => return,
         };
         if !matches!(hint, Hint::Held(_)) {

@@ -34,9 +34,14 @@ impl Expected {
 
     /// The reply is known but not due: adds its memory to the total.
     pub(super) fn count(&mut self, pending: &mut PendingRequests, total: &mut usize) {
+        self.count_as(self.state.cost(pending), total);
+    }
+
+    /// The same for a reply that is not known but takes memory.
+    pub(super) fn count_as(&mut self, cost: usize, total: &mut usize) {
         self.forget(total);
-        self.counted = self.state.cost(pending);
-        *total += self.counted;
+        self.counted = cost;
+        *total += cost;
     }
 
     /// Subtracts from the total what was added.

@@ -203,7 +203,8 @@ impl Session {
             _ => scripts.named(args[0])?,
         };
         let (named, rest) = args[2..].split_at(count);
-        let keys = self.keys(turn, named)?;
+        let mut keys = self.keys(turn, named)?;
+        keys.is_script = true;
         let owned = |args: &[&[u8]]| args.iter().map(|arg| arg.to_vec()).collect();
         let first =
             if script.class() == script::Class::Read { First::AskQuorum } else { First::LookHere };

@@ -11,7 +11,7 @@ use super::auth_state::AuthState;
 use super::expected::{Expected, State};
 use super::output::Output;
 use super::pending::{Notify, Owner, PendingRequest, RequestId};
-use super::redis::{self, Channel};
+use super::redis::{self, Channel, OperationId};
 use super::reply::{
     put_answer, put_granted, put_hint, put_missed, put_stopping, put_timeout, put_ttl,
 };
@@ -59,6 +59,8 @@ pub(super) struct Session {
     pub(super) database: u8,
     /// The channels that the client subscribed to.
     pub(super) channels: Vec<Channel>,
+    /// Operations of the Redis dialect by the names of their keys, in the order of their commands.
+    pub(super) key_queues: BTreeMap<String, VecDeque<OperationId>>,
     /// The last key that the client tried to acquire in the Redis dialect, and did not get.
     pub(super) denied: Option<Vec<u8>>,
     pub(super) auth: AuthState,
@@ -163,9 +165,10 @@ impl Session {
     }
 
     /// The reply to a command will come from an operation instead of a request.
-    pub(super) fn expect_instead(&mut self, command: u64, state: State) {
+    pub(super) fn expect_instead(&mut self, command: u64, state: State, cost: usize) {
         if let Some(expected) = self.expected.get_mut((command - self.first) as usize) {
             expected.state = state;
+            expected.count_as(cost, &mut self.kept);
         }
     }
 
@@ -187,6 +190,7 @@ impl Session {
         let has_grants = !grants.is_empty();
         expected.state =
             if has_grants { State::Grants(bytes, grants) } else { State::Bytes(bytes) };
+        expected.forget(&mut self.kept);
         self.settled(turn, place);
     }
 
@@ -336,8 +340,13 @@ impl Session {
         self.touch(common);
     }
 
+    /// Whether it has left so much unread that it misses messages.
+    pub(super) fn is_slow_watcher(&self) -> bool {
+        self.output.pending() > UNREAD_BY_WATCHER_MAX
+    }
+
     pub(super) fn hint(&mut self, turn: &mut Turn<'_, '_>, hint: &Hint) {
-        if self.output.pending() > UNREAD_BY_WATCHER_MAX || self.missed > 0 {
+        if self.is_slow_watcher() || self.missed > 0 {
             self.missed += 1;
             turn.common.tally.limited(turn.shard.now(), Limit::Watch, 1);
         } else {
@@ -466,15 +475,19 @@ impl Session {
     /// Withdraws operations of the Redis dialect, or only those that wait for a free name. The
     /// reply to those is in the scratch.
     fn withdraw_operations(&mut self, turn: &mut Turn<'_, '_>, only_waiting: bool) {
+        let mut left = Vec::new();
         for expected in &mut self.expected {
             if let State::Operation(id) = expected.state
                 && (!only_waiting || turn.common.operations.waits(id))
             {
-                redis::abort(turn.common, turn.shard, id);
+                left.extend(redis::abort(turn.common, turn.shard, id).map(|keys| (id, keys)));
                 self.inflight -= 1;
                 expected.state = State::Bytes(turn.common.scratch.as_slice().into());
                 expected.count(&mut turn.common.pending, &mut self.kept);
             }
+        }
+        for (id, keys) in left {
+            self.leave_keys(turn, &keys, id);
         }
     }
 
@@ -548,7 +561,7 @@ impl Session {
         for Expected { state, .. } in self.expected {
             match state {
                 State::Pending(ask) => turn.common.pending.orphan(turn.shard, ask),
-                State::Operation(id) => redis::abort(turn.common, turn.shard, id),
+                State::Operation(id) => drop(redis::abort(turn.common, turn.shard, id)),
                 State::Grants(_, grants) => {
                     for (ask, fence) in grants {
                         turn.common.pending.give_back(turn.shard, ask, fence);

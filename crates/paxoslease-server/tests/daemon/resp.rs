@@ -26,6 +26,16 @@ fn acquires_wait_by_reply_or_push_and_end_with_their_client() {
 }
 
 #[test]
+fn keys_of_redis_are_leases() {
+    play("redis.txt");
+}
+
+#[test]
+fn scripts_of_locks_are_recognised_and_go_by_tenure() {
+    play("redis_scripts.txt");
+}
+
+#[test]
 fn limits_have_errors_and_metrics() {
     play("limits.txt");
 }

@@ -3,13 +3,16 @@
 //! A message goes to the subscribers of all nodes as a hint between nodes: at most once, and it may
 //! be lost, as with Redis.
 
+use paxoslease_node::Limit;
 use paxoslease_node::front::{Holder, Name};
 use paxoslease_wire::resp::{Protocol, put_bulk, put_integer};
 
 use super::super::reply_error::ReplyError;
 use super::super::session::Session;
 use super::super::{Common, Turn};
-use super::glob::glob;
+use super::glob::{glob, literal_prefix};
+use super::keys::Keys;
+use crate::config::{NamePattern, Verb};
 
 /// Channels and patterns of one connection.
 const CHANNELS_MAX: usize = 256;
@@ -41,9 +44,13 @@ impl Session {
     ) -> Result<(), ReplyError<'static>> {
         for name in names {
             let channel = Channel { name: name.to_vec(), is_pattern };
+            self.admit_channel(turn, &channel)?;
             if !self.channels.contains(&channel) {
                 if self.channels.len() == CHANNELS_MAX {
                     return Err(ReplyError::TooManyChannels(CHANNELS_MAX));
+                }
+                if turn.common.subscribers.len() >= turn.common.server.watched_max {
+                    return Err(ReplyError::TooManyWatched(turn.common.server.watched_max));
                 }
                 self.channels.push(channel);
                 if self.channels.len() == 1 {
@@ -85,6 +92,34 @@ impl Session {
         }
     }
 
+    /// A channel is read like a name, and published to like one that is acquired.
+    fn admit_channel(
+        &self,
+        turn: &mut Turn<'_, '_>,
+        channel: &Channel,
+    ) -> Result<(), ReplyError<'static>> {
+        let text = String::from_utf8_lossy(&channel.name);
+        if !channel.is_pattern {
+            return self.admit_key(turn, Verb::Read, &text);
+        }
+        let prefix = String::from_utf8_lossy(literal_prefix(&channel.name));
+        match format!("{prefix}*").parse::<NamePattern>() {
+            Ok(pattern) => self.admit_read(turn, &pattern),
+            Err(error) => Err(ReplyError::Pattern(error)),
+        }
+    }
+
+    /// Whether the client may publish what a script publishes.
+    pub(super) fn admit_published(
+        &self,
+        turn: &mut Turn<'_, '_>,
+        keys: &Keys,
+    ) -> Result<(), ReplyError<'static>> {
+        keys.published.iter().try_for_each(|(channel, _)| {
+            self.admit_key(turn, Verb::Acquire, &String::from_utf8_lossy(channel))
+        })
+    }
+
     fn reply_subscribed(&mut self, common: &mut Common, word: &str, name: Option<&[u8]>) {
         let count = self.channels.len() as i64;
         self.reply(common, |protocol, out| {
@@ -105,6 +140,7 @@ impl Session {
         message: &[u8],
     ) -> Result<(), ReplyError<'a>> {
         let channel = Name::from_bytes(channel).map_err(ReplyError::Name)?;
+        self.admit_key(turn, Verb::Acquire, channel.as_str())?;
         let message = Holder::from_bytes(message).map_err(ReplyError::Message)?;
         turn.shard.note(channel, message);
         let receivers = turn.common.subscribers.len() as i64;
@@ -113,7 +149,19 @@ impl Session {
     }
 
     /// A message was published on a channel.
-    pub(in super::super) fn message(&mut self, common: &mut Common, name: &[u8], message: &[u8]) {
+    pub(in super::super) fn message(
+        &mut self,
+        turn: &mut Turn<'_, '_>,
+        name: &[u8],
+        message: &[u8],
+    ) {
+        let text = String::from_utf8_lossy(name);
+        if !turn.common.rules.allows(self.place(), Verb::Read, &text) {
+            return;
+        }
+        if self.is_slow_watcher() {
+            return turn.common.tally.limited(turn.shard.now(), Limit::Watch, 1);
+        }
         let protocol = self.protocol;
         for channel in self.channels.iter().filter(|channel| channel.fits(name)) {
             let out = &mut self.output.bytes;
@@ -127,6 +175,6 @@ impl Session {
             put_bulk(out, name);
             put_bulk(out, message);
         }
-        self.touch(common);
+        self.touch(turn.common);
     }
 }

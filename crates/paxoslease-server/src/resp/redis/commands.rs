@@ -182,7 +182,7 @@ impl Keys {
     /// The commands of signal lists, and those for test suites.
     fn execute_rarely(&mut self, name: &str, args: &[&[u8]]) -> Outcome {
         match (name, args) {
-            ("lpush" | "rpush", [key, _, ..]) if !self.is_testing => {
+            ("lpush" | "rpush", [key, _, ..]) if self.is_script => {
                 self.signal(key)?;
                 Ok(Reply::Integer(1))
             }

@@ -120,7 +120,7 @@ impl From<Fault> for Stop {
 }
 
 /// The keys, and what the current evaluation has published.
-pub(super) struct Keys {
+pub(in super::super) struct Keys {
     database: u8,
     pub(super) now: Instant,
     pub(super) keys: Vec<Key>,
@@ -128,6 +128,8 @@ pub(super) struct Keys {
     pub(super) published: Vec<(Vec<u8>, Vec<u8>)>,
     /// Whether commands for test suites are permitted.
     pub(super) is_testing: bool,
+    /// Whether a script is evaluated, whose lists are signals.
+    pub(super) is_script: bool,
     /// The most keys.
     pub(super) max: usize,
 }
@@ -140,6 +142,7 @@ impl Keys {
             keys: Vec::new(),
             published: Vec::new(),
             is_testing,
+            is_script: false,
             max: KEYS_MAX,
         }
     }

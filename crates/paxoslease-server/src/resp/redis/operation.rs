@@ -113,6 +113,18 @@ pub(in super::super) struct Operation {
 }
 
 impl Operation {
+    /// Its memory in bytes, roughly.
+    fn cost(&self) -> usize {
+        let len = |texts: &[Vec<u8>]| texts.iter().map(|text| text.len() + 64).sum::<usize>();
+        let program = match &self.program {
+            Program::Command(texts) | Program::Flush(texts) => len(texts),
+            Program::Script { keys, args, .. } => len(keys) + len(args),
+            Program::Wait(wait) => wait.list.len() + 2 * wait.lock.len(),
+        };
+        let keys = self.keys.keys.iter().map(|key| 4 * key.name.len() + 512);
+        size_of::<Self>() + program + keys.sum::<usize>()
+    }
+
     /// Whether its reply may take long.
     pub(in super::super) fn waits(&self) -> bool {
         matches!(self.phase, Phase::Waiting)
@@ -224,6 +236,39 @@ impl Session {
         Ok(self.operate_for(turn, command, program, keys, first))
     }
 
+    /// Whether an operation comes first at all its keys. Operations of one connection on the same
+    /// key take effect in the order of their commands.
+    fn is_first(&self, operation: &Operation, id: OperationId) -> bool {
+        operation.keys.keys.iter().all(|key| {
+            let queue = self.key_queues.get(&key.name);
+            queue.and_then(VecDeque::front).is_none_or(|first| *first == id)
+        })
+    }
+
+    /// An operation has ended: those begin that waited for it.
+    pub(in super::super) fn leave_keys(
+        &mut self,
+        turn: &mut Turn<'_, '_>,
+        keys: &Keys,
+        id: OperationId,
+    ) {
+        let mut next = Vec::new();
+        for key in &keys.keys {
+            let Some(queue) = self.key_queues.get_mut(&key.name) else { continue };
+            queue.retain(|waiting| *waiting != id);
+            match queue.front() {
+                Some(first) => next.push(*first),
+                None => _ = self.key_queues.remove(&key.name),
+            }
+        }
+        for id in next {
+            let operation = turn.common.operations.get(id);
+            if operation.is_some_and(|next| next.tries == 0 && self.is_first(next, id)) {
+                self.advance(turn, id);
+            }
+        }
+    }
+
     /// Begins an operation for a command whose reply is expected already.
     pub(super) fn operate_for(
         &mut self,
@@ -247,9 +292,16 @@ impl Session {
             grants: Vec::new(),
             tries: 0,
         };
+        let cost = operation.cost();
         let id = turn.common.operations.0.insert(Some(Box::new(operation)));
-        self.expect_instead(command, Reserved::Operation(id));
-        self.advance(turn, id);
+        self.expect_instead(command, Reserved::Operation(id), cost);
+        let Some(operation) = turn.common.operations.get(id) else { return id };
+        for key in &operation.keys.keys {
+            self.key_queues.entry(key.name.clone()).or_default().push_back(id);
+        }
+        if self.is_first(operation, id) {
+            self.advance(turn, id);
+        }
         id
     }
 
@@ -261,7 +313,11 @@ impl Session {
                 operation.keys.learn(place, None, Trust::Hint);
             }
         }
-        match operation.evaluate(turn.shard.now()) {
+        let next = operation.evaluate(turn.shard.now());
+        if let Err(error) = self.admit_published(turn, &operation.keys) {
+            return self.finish(turn, id, operation, &denied(&error));
+        }
+        match next {
             Next::Learn(places, trust) => self.learn(turn, id, operation, &places, trust),
             Next::Change => self.change_next(turn, id, operation),
             Next::Wait => {
@@ -519,6 +575,9 @@ impl Session {
     ) {
         turn.common.operations.remove(id);
         let Operation { command, keys, grants, program, first, .. } = *operation;
+        if let Program::Wait(_) = program {
+            turn.common.forget_wait(turn.shard, id);
+        }
         for (channel, message) in &keys.published {
             if let (Ok(channel), Ok(message)) =
                 (Name::from_bytes(channel), Holder::from_bytes(message))
@@ -543,6 +602,7 @@ impl Session {
             Reply::Nil if is_array => protocol.put_null_array(out),
             reply => put_reply(reply, protocol, out),
         });
+        self.leave_keys(turn, &keys, id);
     }
 
     fn warn_of_redlock(&self, turn: &mut Turn<'_, '_>, name: Name<'_>) {
@@ -569,8 +629,13 @@ fn roll_back(turn: &mut Turn<'_, '_>, operation: &mut Operation) {
 }
 
 /// The client of an operation is gone: withdraws its requests, and gives back what it acquired.
-pub(in super::super) fn abort(common: &mut Common, shard: &mut ShardHandle<'_>, id: OperationId) {
-    let Some(operation) = common.operations.take(id) else { return };
+/// Returns its keys.
+pub(in super::super) fn abort(
+    common: &mut Common,
+    shard: &mut ShardHandle<'_>,
+    id: OperationId,
+) -> Option<Keys> {
+    let operation = common.operations.take(id)?;
     common.operations.remove(id);
     for ask in operation.asked {
         common.pending.orphan(shard, ask);
@@ -578,9 +643,10 @@ pub(in super::super) fn abort(common: &mut Common, shard: &mut ShardHandle<'_>, 
     for (ask, fence, _) in operation.grants {
         common.pending.give_back(shard, ask, fence);
     }
-    if let Program::Wait(wait) = &operation.program {
-        common.forget_wait(shard, wait, id);
+    if let Program::Wait(_) = operation.program {
+        common.forget_wait(shard, id);
     }
+    Some(operation.keys)
 }
 
 /// How an acquire or a renewal asks for an end: by a ttl, or as a standing lease if that is longer

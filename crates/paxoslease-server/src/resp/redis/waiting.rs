@@ -61,9 +61,17 @@ pub(in super::super) struct Waits {
     by_name: BTreeMap<String, VecDeque<OperationId>>,
     /// When to look at which of them.
     due: BTreeSet<(Instant, OperationId)>,
+    /// The name that each of them waits for, and when it is due.
+    waiting: BTreeMap<OperationId, (String, Instant)>,
 }
 
 impl Waits {
+    fn is_first(&self, id: OperationId) -> bool {
+        let name = self.waiting.get(&id).map(|(name, _)| name);
+        let queue = name.and_then(|name| self.by_name.get(name));
+        queue.and_then(VecDeque::front) == Some(&id)
+    }
+
     pub(in super::super) fn next_at(&self) -> Option<Instant> {
         self.due.first().map(|(at, _)| *at)
     }
@@ -80,10 +88,10 @@ impl Session {
         }
         let recheck_at = now.after(RECHECK_EVERY);
         let at = ends_at.map_or(recheck_at, |at| at.min(recheck_at));
-        turn.common.waits.due.insert((at, id));
-        let queue = turn.common.waits.by_name.entry(name.clone()).or_default();
-        if !queue.contains(&id) {
-            queue.push_back(id);
+        let waits = &mut turn.common.waits;
+        waits.due.insert((at, id));
+        if waits.waiting.insert(id, (name.clone(), at)).is_none() {
+            waits.by_name.entry(name.clone()).or_default().push_back(id);
             turn.common.listen(turn.shard, true);
         }
     }
@@ -92,16 +100,21 @@ impl Session {
     fn end_wait(&mut self, turn: &mut Turn<'_, '_>, id: OperationId, is_free: bool) {
         let Some(operation) = turn.common.operations.take(id) else { return };
         let Program::Wait(wait) = &operation.program else { return };
-        turn.common.forget_wait(turn.shard, wait, id);
         let reply = if is_free { wait.signal() } else { Reply::Nil };
         self.finish(turn, id, operation, &reply);
     }
 
-    /// It is time to look at a client that waits.
+    /// It is time to look at a client that waits. Only the first at a name asks a quorum, because
+    /// only the first would be told.
     pub(in super::super) fn look_at_wait(&mut self, turn: &mut Turn<'_, '_>, id: OperationId) {
-        if turn.common.operations.waits(id) {
+        if !turn.common.operations.waits(id) {
+            return;
+        }
+        if turn.common.waits.is_first(id) {
             turn.common.operations.forget_keys(id);
             self.advance(turn, id);
+        } else {
+            self.begin_wait(turn, id);
         }
     }
 
@@ -131,22 +144,15 @@ impl Common {
     }
 
     /// A client no longer waits.
-    pub(super) fn forget_wait(
-        &mut self,
-        shard: &mut ShardHandle<'_>,
-        wait: &Wait,
-        id: OperationId,
-    ) {
-        self.waits.due.retain(|(_, waiting)| *waiting != id);
-        let Some(queue) = self.waits.by_name.get_mut(&wait.name) else { return };
-        let before = queue.len();
-        queue.retain(|waiting| *waiting != id);
-        let is_forgotten = queue.len() < before;
-        if queue.is_empty() {
-            self.waits.by_name.remove(&wait.name);
+    pub(super) fn forget_wait(&mut self, shard: &mut ShardHandle<'_>, id: OperationId) {
+        let Some((name, at)) = self.waits.waiting.remove(&id) else { return };
+        self.waits.due.remove(&(at, id));
+        if let Some(queue) = self.waits.by_name.get_mut(&name) {
+            queue.retain(|waiting| *waiting != id);
+            if queue.is_empty() {
+                self.waits.by_name.remove(&name);
+            }
         }
-        if is_forgotten {
-            self.listen(shard, false);
-        }
+        self.listen(shard, false);
     }
 }

@@ -22,6 +22,7 @@
 //! stop 0, halt 0         stops a daemon, or only its node
 //! reload 0 SETTING ..    reloads its configuration with other tokens and settings
 //! check f < g            compares numbers
+//! let x TEXT             from now on `<x>` stands for the text
 //! ```
 //!
 //! A client connects when it is first mentioned. In a command, `\r` and `\n` stand for the bytes,
@@ -177,6 +178,9 @@ impl Stage {
                     (value(less).expect("a number"), value(more).expect("a number"));
                 assert!(less < more, "{line}: {less} < {more}");
             }
+            ["let", name, ref text @ ..] => {
+                self.bound.insert(name.to_owned(), text.join(" "));
+            }
             [name, "ends"] => self.client(name).wire.end(),
             [name, "leaves"] => drop((self.clients.remove(name), self.webs.remove(name))),
             [name, ..] if name.ends_with('?') => {
@@ -298,6 +302,9 @@ fn start(size: &str, settings: &[&str]) -> Cell {
 fn set(config: &mut Config, setting: &str) {
     match setting {
         "tokens" => config.access = tokens(),
+        "redis.testing" => config.redis.testing = true,
+        "redis.disabled" => config.redis.enabled = false,
+        "redis.no-standing" => config.redis.standing = false,
         "shards=1" => config.node.shards = Some(1),
         "audit" => config.audit = Some(audit_path()),
         "persistent" => config.node.ephemeral = false,
