@@ -523,6 +523,7 @@ fn subject(reply: &Reply<'_>) -> Option<Subject> {
         | Reply::Reject { ballot, .. }
         | Reply::NotHeld { ballot, .. } => Some(Subject::Round(*ballot)),
         Reply::Released { tenure, .. } => Some(Subject::Release(*tenure)),
+        Reply::Stood { version, .. } => Some(Subject::Round(*version)),
         Reply::Inspected { .. } => None,
     }
 }

@@ -13,7 +13,7 @@ use crate::protocol::acceptor::Acceptor;
 use crate::protocol::proposer::Proposer;
 use crate::queueing::contender::Contenders;
 use crate::storage::Slot;
-use crate::{MemberSet, Round, Shard, Tenure};
+use crate::{Ballot, MemberSet, Round, Shard, Tenure};
 
 /// Which differences between shards a checker sees.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +41,12 @@ impl Shard {
         self.proposer.releases()
     }
 
+    /// The versions of the operations in flight that set ends.
+    #[must_use]
+    pub fn versions(&self) -> Vec<Ballot> {
+        self.proposer.versions()
+    }
+
     /// Hashes the protocol state.
     pub fn digest(&self, lens: Lens<'_>, hasher: &mut impl Hasher) {
         if let Some(acceptor) = &self.acceptor {
@@ -64,6 +70,9 @@ impl Acceptor {
                 (&entry.label, entry.register, table.is_marked(slot)).hash(hasher);
             }
         }
+        for entry in self.standing.iter() {
+            entry.hash(hasher);
+        }
         if lens.hints {
             self.turns.hash(hasher);
         }
@@ -81,6 +90,7 @@ impl Proposer {
         }
         self.owners_digest(hasher);
         self.releases_digest(|set| lens.place(set), hasher);
+        self.operations_digest(|set| lens.place(set), hasher);
         self.contenders.digest(hasher);
     }
 }

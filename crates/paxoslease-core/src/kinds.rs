@@ -4,21 +4,24 @@ use crate::{Hint, Message, Reply, Request};
 
 impl Message<'_> {
     /// The names of all kinds, for counters and traces.
-    pub const KINDS: [&'static str; 14] = [
+    pub const KINDS: [&'static str; 17] = [
         "Prepare",
         "Propose",
         "Renew",
         "Heal",
         "Release",
         "Inspect",
+        "Stand",
         "Promise",
         "Accept",
         "Reject",
         "NotHeld",
         "Released",
         "Inspected",
+        "Stood",
         "Held",
         "Freed",
+        "Note",
     ];
 
     /// The index of this kind in [`Self::KINDS`].
@@ -32,18 +35,21 @@ impl Message<'_> {
                 Request::Heal { .. } => 3,
                 Request::Release { .. } => 4,
                 Request::Inspect { .. } => 5,
+                Request::Stand { .. } => 6,
             },
             Self::Reply(reply) => match reply {
-                Reply::Promise { .. } => 6,
-                Reply::Accept { .. } => 7,
-                Reply::Reject { .. } => 8,
-                Reply::NotHeld { .. } => 9,
-                Reply::Released { .. } => 10,
-                Reply::Inspected { .. } => 11,
+                Reply::Promise { .. } => 7,
+                Reply::Accept { .. } => 8,
+                Reply::Reject { .. } => 9,
+                Reply::NotHeld { .. } => 10,
+                Reply::Released { .. } => 11,
+                Reply::Inspected { .. } => 12,
+                Reply::Stood { .. } => 13,
             },
             Self::Hint(hint) => match hint {
-                Hint::Held { .. } => 12,
-                Hint::Freed { .. } => 13,
+                Hint::Held { .. } => 14,
+                Hint::Freed { .. } => 15,
+                Hint::Note { .. } => 16,
             },
         }
     }

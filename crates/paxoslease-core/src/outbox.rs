@@ -8,8 +8,8 @@ use core::mem;
 use core::time::Duration;
 
 use crate::{
-    Ballot, Cell, Hint, Holder, Instant, Label, MemberSet, Message, NodeId, Record, Reply, Request,
-    Seen, Standing, Tenure, Ttl,
+    Ballot, Cell, Hint, Holder, Instant, Label, Lasts, MemberSet, Message, NodeId, Record, Reply,
+    Request, Seen, Standing, Tenure, Ttl,
 };
 
 /// The receivers of a message.
@@ -38,14 +38,17 @@ pub(crate) enum Body {
     Heal { label: Label, tenure: Tenure, ballot: Ballot, ttl: Ttl },
     Release { label: Label, tenure: Tenure },
     Inspect { label: Label, query: u64 },
+    Stand { label: Label, tenure: Tenure, version: Ballot, lasts: Lasts, is_relayed: bool },
     Promise { ballot: Ballot, accepted: Option<Sighting> },
     Accept { ballot: Ballot },
     Reject { ballot: Ballot, promised: Ballot, accepted: Option<Sighting> },
     NotHeld { ballot: Ballot, promised: Ballot },
     Released { tenure: Tenure, held: bool },
     Inspected { query: u64, accepted: Option<Sighting> },
+    Stood { version: Ballot, stored: Ballot, held: bool },
     Held(Sighting),
     Freed { label: Label, nodes_before: u8 },
+    Note(Label),
 }
 
 /// A lease that some acceptor reported as live. It may be over by the time it is read.
@@ -101,6 +104,9 @@ impl Body {
             }
             Request::Release { name, tenure } => Self::Release { label: named(name), tenure },
             Request::Inspect { name, query } => Self::Inspect { label: named(name), query },
+            Request::Stand { name, tenure, version, lasts, is_relayed } => {
+                Self::Stand { label: named(name), tenure, version, lasts, is_relayed }
+            }
         }
     }
 
@@ -144,6 +150,9 @@ impl Body {
                 R(Request::Release { name: label.name(), tenure })
             }
             Self::Inspect { ref label, query } => R(Request::Inspect { name: label.name(), query }),
+            Self::Stand { ref label, tenure, version, lasts, is_relayed } => {
+                R(Request::Stand { name: label.name(), tenure, version, lasts, is_relayed })
+            }
             Self::Promise { ballot, ref accepted } => {
                 A(Reply::Promise { ballot, accepted: seen(accepted) })
             }
@@ -154,12 +163,15 @@ impl Body {
             Self::NotHeld { ballot, promised } => A(Reply::NotHeld { ballot, promised }),
             Self::Released { tenure, held } => A(Reply::Released { tenure, held }),
             Self::Inspected { query, ref accepted } => {
-                A(Reply::Inspected { query, accepted: seen(accepted) })
+                let standing = accepted.as_ref().and_then(|seen| seen.standing);
+                A(Reply::Inspected { query, accepted: seen(accepted), standing })
             }
+            Self::Stood { version, stored, held } => A(Reply::Stood { version, stored, held }),
             Self::Held(ref held) => H(Hint::Held { name: held.label.name(), seen: held.seen() }),
             Self::Freed { ref label, nodes_before } => {
                 H(Hint::Freed { name: label.name(), nodes_before })
             }
+            Self::Note(ref label) => H(Hint::Note { name: label.name(), text: label.holder() }),
         }
     }
 }
@@ -208,9 +220,20 @@ pub enum Event {
         /// When the winning round began, on this node's clock.
         started_at: Instant,
     },
-    /// A renewal found that the tenure is over; it cannot be held again.
+    /// The end of a lease is set at a majority (S1).
+    Stood {
+        /// The operation that this answers.
+        token: Token,
+        /// The tenure whose end is set.
+        tenure: Tenure,
+        /// How long the lease lasts, from the moment each acceptor received the operation.
+        lasts: Lasts,
+        /// When the operation began, on this node's clock.
+        started_at: Instant,
+    },
+    /// A renewal or an operation found that the tenure is over; it cannot be held again.
     NotHeld {
-        /// The renewal that this answers.
+        /// The renewal or operation that this answers.
         token: Token,
         /// The tenure that is over.
         tenure: Tenure,
@@ -244,6 +267,8 @@ pub enum Event {
         /// The tenure that expired.
         tenure: Tenure,
     },
+    /// A text for whoever watches a name.
+    NoteHint(Label),
 }
 
 impl Event {
@@ -255,12 +280,14 @@ impl Event {
             | Self::Denied { token, .. }
             | Self::NoQuorum { token }
             | Self::Renewed { token, .. }
+            | Self::Stood { token, .. }
             | Self::NotHeld { token, .. }
             | Self::Released { token, .. }
             | Self::Inspected { token, .. } => Some(*token),
             Self::Persist(_)
             | Self::HeldHint(_)
             | Self::FreedHint(_)
+            | Self::NoteHint(_)
             | Self::ExpiredHint { .. } => None,
         }
     }

@@ -13,5 +13,4 @@ pub(crate) mod proposer;
 pub(crate) mod record;
 pub(crate) mod register;
 pub(crate) mod round;
-pub(crate) mod standing;
 pub(crate) mod time;

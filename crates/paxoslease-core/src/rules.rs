@@ -82,6 +82,12 @@ listed! {
         SnapshotIsUsedOnce,
         /// R4: a quarantined node writes no snapshot.
         NoSnapshotFromQuarantine,
+        /// S1: a Stand replaces only an end with a lower version.
+        StandFollowsVersion,
+        /// S1: a majority stores the end before the holder is told.
+        StandNeedsMajority,
+        /// S3: the end of a standing lease goes with its tenure.
+        StandEndsWithTenure,
         /// Invariant 5: a quorum is more than half of the members.
         QuorumIsMajority,
     }

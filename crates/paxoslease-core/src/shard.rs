@@ -22,8 +22,8 @@ use crate::queueing::queue::Waiter;
 use crate::queueing::waiting::Freed;
 use crate::rules::Rule;
 use crate::{
-    Ballot, BallotProblem, CommandError, Config, Holder, Instant, Label, MemberSet, Message, Name,
-    NodeId, Refusal, Reply, Request, Tenure, Ttl,
+    Ballot, BallotProblem, CommandError, Config, Holder, Instant, Label, Lasts, MemberSet, Message,
+    Name, NodeId, Refusal, Reply, Request, Tenure, Ttl,
 };
 
 /// How a node starts (protocol section 6).
@@ -145,7 +145,7 @@ impl Shard {
         let mut shard = Self::new(config, record.ballot_ceiling, ceilings, now, None);
         if let Some(acceptor) = &mut shard.acceptor {
             for lease in leases {
-                acceptor.restore(now, lease);
+                acceptor.restore(&shard.config, now, lease);
             }
         }
         shard
@@ -206,7 +206,8 @@ impl Shard {
     /// R4: stops answering for good and returns the live leases. `None` for a node that only
     /// proposes, and in quarantine.
     #[must_use]
-    pub fn stop(self, now: Instant) -> Option<Snapshot> {
+    pub fn stop(mut self, now: Instant) -> Option<Snapshot> {
+        self.end_standing(now);
         let allowed = !self.config.rules.on(Rule::NoSnapshotFromQuarantine);
         let acceptor = self.acceptor?;
         (allowed || !acceptor.is_quarantined(now)).then_some(Snapshot { acceptor, now })
@@ -218,6 +219,7 @@ impl Shard {
     /// # Errors
     /// When the ttl is out of bounds or the shard is full; then nothing was changed.
     pub fn acquire(&mut self, now: Instant, acquire: Acquire<'_>) -> Result<(), CommandError> {
+        self.end_standing(now);
         let Acquire { token, name, holder, ttl, wait } = acquire;
         let ttl = self.config.cell.ttl(ttl).map_err(CommandError::Ttl)?;
         self.room_for_a_round()?;
@@ -242,6 +244,7 @@ impl Shard {
     /// P8: the client of an acquire is gone. Returns whether the request was still open. If not, it
     /// was answered, and the caller must release a lease that was granted.
     pub fn abandon(&mut self, now: Instant, name: Name<'_>, token: Token) -> bool {
+        self.end_standing(now);
         self.with_proposer(now, |proposer, env| proposer.abandon(env, now, name, token))
     }
 
@@ -251,6 +254,7 @@ impl Shard {
     /// # Errors
     /// When the ttl is out of bounds or the shard is full; then nothing was changed.
     pub fn renew(&mut self, now: Instant, renew: Renew<'_>) -> Result<(), CommandError> {
+        self.end_standing(now);
         let Renew { token, name, holder, tenure, ttl } = renew;
         let ttl = match (self.config.cell.ttl(ttl), self.config.rules.on(Rule::RenewTtlIsBounded)) {
             (Ok(ttl), _) => ttl,
@@ -261,7 +265,7 @@ impl Shard {
         let label = self.known_label(now, name, holder, tenure);
         self.with_proposer(now, |proposer, env| {
             let deadline = proposer.deadline(env.config, now, Duration::ZERO, ttl);
-            let renewal = Renewal { token, label, deadline, resend_at: now };
+            let renewal = Renewal { token: Some(token), label, deadline, resend_at: now };
             proposer.renew(env, now, renewal, tenure, ttl);
         });
         Ok(())
@@ -293,6 +297,7 @@ impl Shard {
         tenure: Tenure,
         patience: Duration,
     ) -> Result<(), CommandError> {
+        self.end_standing(now);
         self.room_for_a_round()?;
         let answer_by = now.after(patience.min(self.config.cell.max_lease().as_duration()));
         let label = Label::new(name, Holder::NONE);
@@ -329,6 +334,45 @@ impl Shard {
         Ok(())
     }
 
+    /// S1: sets when a tenure that was granted to the client ends, through any node. A holder that
+    /// sets an earlier end has dropped its belief beyond it already (S6). The answer is
+    /// [`Event::Stood`], [`Event::NotHeld`] or [`Event::NoQuorum`]; after the last, the old or the
+    /// new end may be in force.
+    ///
+    /// # Errors
+    /// When the shard is full; then nothing was changed.
+    pub fn stand(
+        &mut self,
+        now: Instant,
+        token: Token,
+        name: Name<'_>,
+        tenure: Tenure,
+        lasts: Lasts,
+    ) -> Result<(), CommandError> {
+        self.end_standing(now);
+        self.room_for_a_round()?;
+        let label = Label::new(name, Holder::NONE);
+        self.with_proposer(now, |proposer, env| {
+            proposer.stand(env, now, token, label, tenure, lasts);
+        });
+        Ok(())
+    }
+
+    /// Tells a text to whoever watches a name, at this node and at every other node that it knows:
+    /// [`Event::NoteHint`]. At most once, and nothing relies on it.
+    pub fn note(&mut self, name: Name<'_>, text: Holder<'_>) {
+        let label = Label::new(name, text);
+        if self.watched {
+            self.out.emit(Event::NoteHint(label.clone()));
+        }
+        for learner in &self.learners {
+            self.out.send(To::Node(*learner), Body::Note(label.clone()));
+        }
+        let everyone = self.config.cell.everyone();
+        let others = self.own.map_or(everyone, |own| everyone.without(own));
+        self.out.send(To::Members(others), Body::Note(label));
+    }
+
     fn room_for_a_round(&self) -> Result<(), CommandError> {
         let max = self.config.limits.rounds_max;
         if self.proposer.in_flight() < max { Ok(()) } else { Err(CommandError::TooManyRounds(max)) }
@@ -345,6 +389,7 @@ impl Shard {
         from: NodeId,
         message: Message<'_>,
     ) -> Result<(), Refusal> {
+        self.end_standing(now);
         let outcome = match message {
             Message::Request(request) => self.handle_request(now, from, request),
             Message::Reply(reply) => self.handle_reply(now, from, reply),
@@ -380,6 +425,7 @@ impl Shard {
             Request::Prepare { .. }
             | Request::Renew { .. }
             | Request::Heal { .. }
+            | Request::Stand { .. }
             | Request::Inspect { .. } => {}
         }
         refused
@@ -440,7 +486,9 @@ impl Shard {
 
     /// Acts on the wake-ups that are due. A late call costs time, never safety.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.end_standing(now);
         self.with_proposer(now, |proposer, env| proposer.handle_timeout(env, now));
+        self.renew_standing(now);
     }
 
     /// R5: an acceptor without a record has lost its promises. When its quarantine is over, it
@@ -459,6 +507,7 @@ impl Shard {
     /// A7, R2: sweeps up to `slots_max` slots and lowers the lease ceiling. Call it regularly.
     pub fn sweep(&mut self, now: Instant, slots_max: u32) {
         self.learn_floor(now);
+        self.end_standing(now);
         if let Some(acceptor) = &mut self.acceptor {
             let expired = hints::expired_hints(self.watched, &mut self.out);
             acceptor.sweep(&self.config, now, slots_max, expired);
@@ -471,6 +520,7 @@ impl Shard {
     /// A7: reclaims as many names as were added since the last call. Call it between sweeps while
     /// many requests come.
     pub fn keep_up(&mut self, now: Instant, slots_max: u32) {
+        self.end_standing(now);
         if let Some(acceptor) = &mut self.acceptor {
             let expired = hints::expired_hints(self.watched, &mut self.out);
             acceptor.sweep_owed(&self.config, now, slots_max, expired);
@@ -482,6 +532,7 @@ impl Shard {
         if !self.ceilings.written(record) {
             return;
         }
+        self.end_standing(now);
         // These go before the next write, which may lower the ceiling again.
         for _ in 0..self.deferred.len() {
             let Some((from, body)) = self.deferred.pop_front() else { break };
@@ -511,6 +562,9 @@ impl Shard {
                 }
                 self.out.put_back(place, body);
             }
+        }
+        if self.proposer.has_kept() {
+            self.settle_kept(now);
         }
         self.request_write();
         result
@@ -554,7 +608,8 @@ impl Shard {
     /// When to call [`Self::handle_timeout`]. The wake-up may be stale.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.proposer.next_wake_at()
+        let standing = self.acceptor.as_ref().and_then(|acceptor| acceptor.standing.next_at());
+        [self.proposer.next_wake_at(), standing].into_iter().flatten().min()
     }
 
     /// Sets whether grants, releases and expiries at this node become [`Event::HeldHint`],

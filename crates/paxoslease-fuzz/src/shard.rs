@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use paxoslease_core::{
-    Acquire, Ballot, Cell, Config, Drift, Event, Hint, Holder, Instant, Limits, MemberSet, Message,
-    Name, NodeId, Record, Renew, Reply, Request, Seen, Shard, Start, Tenure, Token, Ttl,
+    Acquire, Ballot, Cell, Config, Drift, Event, Hint, Holder, Instant, Lasts, Limits, MemberSet,
+    Message, Name, NodeId, Record, Renew, Reply, Request, Seen, Shard, Start, Tenure, Token, Ttl,
 };
 use paxoslease_sim::algorithm::View;
 
@@ -40,6 +40,8 @@ enum ShardStep {
     Renew { name: u8, fence: Number, ttl: u16 },
     Release { name: u8, fence: Number, patience: u16 },
     Inspect { name: u8 },
+    Stand { name: u8, fence: Number, lasts: u16 },
+    Note { name: u8, text: u8 },
     Written,
     Sweep { slots: u8 },
     KeepUp { slots: u8 },
@@ -59,6 +61,7 @@ enum PeerMessage {
     Heal { name: u8, tenure: Number, ballot: Number, ttl: u32, holder: u8 },
     Release { name: u8, tenure: Number },
     Inspect { name: u8, query: u8 },
+    Stand { name: u8, tenure: Number, version: Number, lasts: u32, is_relayed: bool },
     Promise { ballot: Number, seen: Option<ReportedLease> },
     Accept { ballot: Number },
     Reject { ballot: Number, promised: Number, seen: Option<ReportedLease> },
@@ -67,6 +70,8 @@ enum PeerMessage {
     Inspected { query: u8, seen: Option<ReportedLease> },
     Held { name: u8, seen: ReportedLease },
     Freed { name: u8 },
+    Stood { version: Number, stored: Number, held: bool },
+    Note { name: u8, text: u8 },
 }
 
 #[derive(Arbitrary, Debug)]
@@ -181,6 +186,14 @@ impl ShardUnderTest {
             ShardStep::Inspect { name } => {
                 self.ask(None, |shard, token| shard.inspect(now, token, name_of(name)));
             }
+            ShardStep::Stand { name, fence, lasts } => {
+                let Some(tenure) = Tenure::of(self.ballot(fence)) else { return };
+                let lasts = Lasts::from_millis(lasts.into()).unwrap_or(Lasts::FOREVER);
+                self.ask(None, |shard, token| {
+                    shard.stand(now, token, name_of(name), tenure, lasts)
+                });
+            }
+            ShardStep::Note { name, text } => self.shard.note(name_of(name), holder_of(text)),
             ShardStep::Written => self.written(),
             ShardStep::Sweep { slots } => self.shard.sweep(now, slots.into()),
             ShardStep::KeepUp { slots } => self.shard.keep_up(now, slots.into()),
@@ -294,6 +307,22 @@ impl ShardUnderTest {
             PeerMessage::Inspect { name: n, query } => {
                 request(Request::Inspect { name: name_of(n), query: query.into() })
             }
+            PeerMessage::Stand { name: n, tenure: t, version, lasts, is_relayed } => {
+                request(Request::Stand {
+                    name: name_of(n),
+                    tenure: tenure(t)?,
+                    version: ballot(version),
+                    lasts: Lasts::from_millis(lasts.into()).unwrap_or(Lasts::FOREVER),
+                    is_relayed,
+                })
+            }
+            PeerMessage::Stood { version, stored, held } => {
+                let (version, stored) = (ballot(version), ballot(stored));
+                reply(Reply::Stood { version, stored, held })
+            }
+            PeerMessage::Note { name: n, text } => {
+                Some(Message::Hint(Hint::Note { name: name_of(n), text: holder_of(text) }))
+            }
             PeerMessage::Promise { ballot: b, seen: ref s } => {
                 reply(Reply::Promise { ballot: ballot(b), accepted: seen(s) })
             }
@@ -309,7 +338,7 @@ impl ShardUnderTest {
                 reply(Reply::Released { tenure: tenure(t)?, held })
             }
             PeerMessage::Inspected { query, seen: ref s } => {
-                reply(Reply::Inspected { query: query.into(), accepted: seen(s) })
+                reply(Reply::Inspected { query: query.into(), accepted: seen(s), standing: None })
             }
             PeerMessage::Held { name: n, seen: ref s } => {
                 Some(Message::Hint(Hint::Held { name: name_of(n), seen: self.seen(s)? }))

@@ -96,6 +96,10 @@ pub(crate) fn describe(bytes: &[u8]) -> String {
         | Message::Reply(Reply::Promise { ballot, .. } | Reply::Accept { ballot }) => {
             format!("{kind} {ballot}")
         }
+        Message::Request(Request::Stand { tenure, version, .. }) => {
+            format!("{kind} {version} of {tenure}")
+        }
+        Message::Reply(Reply::Stood { version, .. }) => format!("{kind} {version}"),
         Message::Request(Request::Inspect { .. })
         | Message::Reply(Reply::Inspected { .. })
         | Message::Hint(_) => kind.to_owned(),

@@ -137,6 +137,8 @@ impl Node {
                     continue;
                 }
                 Event::Inspected { .. }
+                | Event::Stood { .. }
+                | Event::NoteHint(_)
                 | Event::HeldHint(_)
                 | Event::FreedHint(_)
                 | Event::ExpiredHint { .. } => continue,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, CommandError, Event, Holder, Instant, MemberSet, Message, Name, NodeId, Record,
+    Acquire, CommandError, Event, Holder, Instant, Lasts, MemberSet, Message, Name, NodeId, Record,
     Refusal, Renew, Shard, Tenure, Token, Transmit, Ttl,
 };
 use paxoslease_wire::{FrameReader, FrameWriter};
@@ -18,6 +18,8 @@ pub(crate) enum Input {
     Renew { token: u64, name: String, holder: String, tenure: u64, ttl: Duration },
     Release { token: u64, name: String, tenure: u64, patience: Duration },
     Inspect { token: u64, name: String },
+    Stand { token: u64, name: String, tenure: u64, lasts: u64 },
+    Note { name: String, text: String },
     Message { from: u16, frame: String },
     Timeout,
     Sweep { slots_max: u32 },
@@ -123,6 +125,15 @@ impl Input {
             Self::Inspect { token, name } => {
                 let asked = shard.inspect(now, Token(*token), Name::new(name).ok()?);
                 return Some(Returned::Asked(asked));
+            }
+            Self::Stand { token, name, tenure, lasts } => {
+                let (name, tenure) = (Name::new(name).ok()?, Tenure::from_fence(*tenure)?);
+                let lasts = Lasts::from_millis(*lasts)?;
+                let asked = shard.stand(now, Token(*token), name, tenure, lasts);
+                return Some(Returned::Asked(asked));
+            }
+            Self::Note { name, text } => {
+                shard.note(Name::new(name).ok()?, Holder::new(text).ok()?);
             }
             Self::Abandon { token, name } => {
                 let was_open = shard.abandon(now, Name::new(name).ok()?, Token(*token));

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use paxoslease_core::{
-    Cell, Config, Drift, Instant, Limits, Name, NodeId, Record, Rule, Rules, Shard, SnapshotLease,
-    Start, Tenure, Ttl,
+    Ballot, Cell, Config, Drift, Instant, Lasts, Limits, Name, NodeId, Record, Rule, Rules, Shard,
+    SnapshotLease, Standing, Start, Tenure, Ttl,
 };
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +72,9 @@ pub struct Lease {
     holder: String,
     pub(crate) tenure: u64,
     pub(crate) remaining: u32,
+    /// The version of a standing lease, and how many milliseconds it lasts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    standing: Option<(u64, u64)>,
 }
 
 /// The core's [`Config`].
@@ -116,6 +119,10 @@ impl StartState {
             holder: seen.label.holder().to_string(),
             tenure: seen.tenure.fence(),
             remaining: seen.remaining.as_millis(),
+            standing: seen.standing.map(|standing| {
+                let lasts = standing.lasts.as_millis().unwrap_or(u64::MAX);
+                (standing.version.as_u64(), lasts)
+            }),
         };
         Self::Snapshot {
             ballot_ceiling: record.ballot_ceiling,
@@ -251,7 +258,13 @@ impl Header {
                     let (tenure, remaining) = restored(lease)?;
                     let name = Name::new(&lease.name).ok()?;
                     let holder = paxoslease_core::Holder::new(&lease.holder).ok()?;
-                    given.push(SnapshotLease { name, holder, tenure, remaining });
+                    let stands = |(version, lasts)| {
+                        let (version, lasts) =
+                            (Ballot::from_u64(version), Lasts::from_millis(lasts));
+                        version.zip(lasts).map(|(version, lasts)| Standing { lasts, version })
+                    };
+                    let standing = lease.standing.and_then(stands);
+                    given.push(SnapshotLease { name, holder, tenure, remaining, standing });
                 }
                 let record = self.start_state.record()?;
                 return Some(Shard::start_from_snapshot(config, now, record, given));

@@ -21,6 +21,7 @@ pub(crate) enum Ask {
     Heal { tenure: u64, ballot: u64, ttl: u64 },
     Release { tenure: u64 },
     Inspect,
+    Stand { tenure: u64, version: u64 },
 }
 
 /// The acceptor's answer. A Heal has none.
@@ -32,6 +33,7 @@ pub(crate) enum Answer {
     NotHeld { promised: u64 },
     Released { held: bool },
     Inspected { accepted: Option<u64> },
+    Stood { held: bool },
     Nothing,
 }
 
@@ -56,6 +58,9 @@ impl Ask {
             }
             Request::Release { tenure, .. } => Self::Release { tenure: tenure.fence() },
             Request::Inspect { .. } => Self::Inspect,
+            Request::Stand { tenure, version, .. } => {
+                Self::Stand { tenure: tenure.fence(), version: version.as_u64() }
+            }
         }
     }
 
@@ -67,6 +72,7 @@ impl Ask {
             Self::Heal { .. } => "A5 Heal",
             Self::Release { .. } => "A6 Release",
             Self::Inspect => "Inspect changes nothing",
+            Self::Stand { .. } => "S1 Stand",
         }
     }
 
@@ -75,7 +81,9 @@ impl Ask {
             Self::Propose { ttl, .. } | Self::Renew { ttl, .. } | Self::Heal { ttl, .. } => {
                 Some(ttl)
             }
-            Self::Prepare { .. } | Self::Release { .. } | Self::Inspect => None,
+            Self::Prepare { .. } | Self::Release { .. } | Self::Inspect | Self::Stand { .. } => {
+                None
+            }
         }
     }
 }
@@ -97,6 +105,7 @@ impl Answer {
             Reply::Inspected { accepted, .. } => {
                 Self::Inspected { accepted: accepted.as_ref().map(tenure) }
             }
+            Reply::Stood { held, .. } => Self::Stood { held: *held },
         }
     }
 }
@@ -151,6 +160,13 @@ impl Entry {
                 Answer::Released { held: live == Some(tenure) }
             }
             Ask::Inspect => Answer::Inspected { accepted: live },
+            Ask::Stand { tenure, version } => {
+                let held = live == Some(tenure);
+                if held {
+                    self.promised = self.promised.max(version);
+                }
+                Answer::Stood { held }
+            }
         }
     }
 

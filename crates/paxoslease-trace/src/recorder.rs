@@ -9,8 +9,8 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, CommandError, Event, Instant, MemberSet, Message, Name, NodeId, Record, Refusal,
-    Renew, Shard as Core, Snapshot, Tenure, Token, Transmit,
+    Acquire, CommandError, Event, Holder, Instant, Lasts, MemberSet, Message, Name, NodeId, Record,
+    Refusal, Renew, Shard as Core, Snapshot, Tenure, Token, Transmit,
 };
 
 use crate::input::{Input, Outputs, Returned};
@@ -160,6 +160,24 @@ impl TracedShard {
         name: Name<'_>,
     ) -> Result<(), CommandError> {
         self.ask(now, Input::Inspect { token: token.0, name: name.to_string() })
+    }
+
+    pub fn stand(
+        &mut self,
+        now: Instant,
+        token: Token,
+        name: Name<'_>,
+        tenure: Tenure,
+        lasts: Lasts,
+    ) -> Result<(), CommandError> {
+        let (token, name, tenure) = (token.0, name.to_string(), tenure.fence());
+        let lasts = lasts.as_millis().unwrap_or(u64::MAX);
+        self.ask(now, Input::Stand { token, name, tenure, lasts })
+    }
+
+    pub fn note(&mut self, name: Name<'_>, text: Holder<'_>) {
+        let (name, text) = (name.to_string(), text.to_string());
+        self.step(self.now, Input::Note { name, text });
     }
 
     pub fn handle_message(

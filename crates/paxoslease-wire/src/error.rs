@@ -44,6 +44,8 @@ pub enum DecodeError {
     Holder(#[source] TextError),
     #[error("a ttl of zero")]
     TtlZero,
+    #[error("a standing lease lasts at least 1 ms")]
+    LastsZero,
     #[error("a live lease with no time remaining")]
     RemainingZero,
     #[error("ballot {0} has more than 63 bits")]

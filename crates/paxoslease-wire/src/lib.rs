@@ -24,11 +24,14 @@
 //! | Renew | 38 |
 //! | Heal | 55 |
 //! | Accept, Released; Promise and Inspected without a lease | 9 |
-//! | NotHeld; Reject without a lease | 17 |
+//! | NotHeld, Stood; Reject without a lease | 17 |
 //! | Promise and Inspected with a lease | 38 |
 //! | Reject with a lease | 46 |
+//! | Inspected with a standing lease | 54 |
+//! | Stand | 42 |
 //! | Held | 47 |
 //! | Freed | 19 |
+//! | Note | 35 |
 //!
 //! The envelope, Hello and Farewell keep their layout in every version (a later one may append to
 //! Hello), so that nodes of different versions can tell each other what is wrong.

@@ -6,7 +6,9 @@
 
 use alloc::vec::Vec;
 
-use paxoslease_core::{Ballot, Hint, Holder, Message, Name, Reply, Request, Seen, Tenure, Ttl};
+use paxoslease_core::{
+    Ballot, Hint, Holder, Lasts, Message, Name, Reply, Request, Seen, Standing, Tenure, Ttl,
+};
 
 use crate::bytes::{Cursor, put_text, put_u32, put_u64};
 use crate::{DecodeError, DecodeError as E};
@@ -22,6 +24,8 @@ mod tag {
     pub(super) const HEAL: u8 = 0x04;
     pub(super) const RELEASE: u8 = 0x05;
     pub(super) const INSPECT: u8 = 0x06;
+    pub(super) const STAND: u8 = 0x07;
+    pub(super) const STAND_RELAYED: u8 = 0x08;
 
     pub(super) const PROMISE: u8 = 0x11;
     pub(super) const ACCEPT: u8 = 0x12;
@@ -29,17 +33,22 @@ mod tag {
     pub(super) const NOT_HELD: u8 = 0x14;
     pub(super) const RELEASED: u8 = 0x15;
     pub(super) const INSPECTED: u8 = 0x16;
+    pub(super) const STOOD: u8 = 0x17;
     /// Set in the tag of a reply that reports a live lease. A [`super::Seen`] follows, except in a
-    /// Released.
+    /// Released and a Stood.
     pub(super) const LIVE: u8 = 0x80;
 
     pub(super) const PROMISE_LIVE: u8 = PROMISE | LIVE;
     pub(super) const REJECT_LIVE: u8 = REJECT | LIVE;
     pub(super) const RELEASED_LIVE: u8 = RELEASED | LIVE;
     pub(super) const INSPECTED_LIVE: u8 = INSPECTED | LIVE;
+    /// An Inspected of a standing lease: a [`super::Standing`] follows the lease.
+    pub(super) const INSPECTED_STANDING: u8 = 0x18 | LIVE;
+    pub(super) const STOOD_LIVE: u8 = STOOD | LIVE;
 
     pub(super) const HELD: u8 = 0x21;
     pub(super) const FREED: u8 = 0x22;
+    pub(super) const NOTE: u8 = 0x23;
 }
 
 #[inline]
@@ -84,6 +93,12 @@ fn encode_request(request: &Request<'_>, out: &mut Vec<u8>) {
             put_tagged(out, tag::INSPECT, query);
             put_text(out, name.as_bytes());
         }
+        Request::Stand { name, tenure, version, lasts, is_relayed } => {
+            let tag = if is_relayed { tag::STAND_RELAYED } else { tag::STAND };
+            put_tagged(out, tag, tenure.fence());
+            put_standing(out, Standing { lasts, version });
+            put_text(out, name.as_bytes());
+        }
     }
 }
 
@@ -106,9 +121,18 @@ fn encode_reply(reply: &Reply<'_>, out: &mut Vec<u8>) {
         Reply::Released { tenure, held } => {
             put_tagged(out, tag::RELEASED | live(held), tenure.fence());
         }
-        Reply::Inspected { query, accepted } => {
+        Reply::Inspected { query, accepted: Some(seen), standing: Some(standing) } => {
+            put_tagged(out, tag::INSPECTED_STANDING, query);
+            put_seen(out, seen);
+            put_standing(out, standing);
+        }
+        Reply::Inspected { query, accepted, .. } => {
             put_tagged(out, tag::INSPECTED | live(accepted.is_some()), query);
             put_accepted(out, accepted);
+        }
+        Reply::Stood { version, stored, held } => {
+            put_tagged(out, tag::STOOD | live(held), version.as_u64());
+            put_u64(out, stored.as_u64());
         }
     }
 }
@@ -124,6 +148,11 @@ fn encode_hint(hint: &Hint<'_>, out: &mut Vec<u8>) {
             out.push(tag::FREED);
             out.push(nodes_before);
             put_text(out, name.as_bytes());
+        }
+        Hint::Note { name, text } => {
+            out.push(tag::NOTE);
+            put_text(out, name.as_bytes());
+            put_text(out, text.as_bytes());
         }
     }
 }
@@ -144,7 +173,12 @@ fn put_accepted(out: &mut Vec<u8>, accepted: Option<Seen<'_>>) {
     }
 }
 
-pub(crate) fn put_seen(out: &mut Vec<u8>, seen: Seen<'_>) {
+pub(crate) fn put_standing(out: &mut Vec<u8>, standing: Standing) {
+    put_u64(out, standing.version.as_u64());
+    put_u64(out, standing.lasts.as_millis().unwrap_or(u64::MAX));
+}
+
+fn put_seen(out: &mut Vec<u8>, seen: Seen<'_>) {
     put_u64(out, seen.tenure.fence());
     put_u32(out, seen.remaining.as_millis());
     put_text(out, seen.holder.as_bytes());
@@ -184,6 +218,11 @@ pub(crate) fn decode_message<'a>(cursor: &mut Cursor<'a>) -> Result<Message<'a>,
         tag::INSPECT => {
             Message::Request(Request::Inspect { query: cursor.u64("query")?, name: name(cursor)? })
         }
+        tag::STAND | tag::STAND_RELAYED => {
+            let (tenure, Standing { lasts, version }) = (tenure(cursor)?, standing(cursor)?);
+            let (name, is_relayed) = (name(cursor)?, tag == tag::STAND_RELAYED);
+            Message::Request(Request::Stand { name, tenure, version, lasts, is_relayed })
+        }
         tag::PROMISE | tag::PROMISE_LIVE => Message::Reply(Reply::Promise {
             ballot: ballot(cursor)?,
             accepted: accepted(tag, cursor)?,
@@ -203,12 +242,24 @@ pub(crate) fn decode_message<'a>(cursor: &mut Cursor<'a>) -> Result<Message<'a>,
         tag::INSPECTED | tag::INSPECTED_LIVE => Message::Reply(Reply::Inspected {
             query: cursor.u64("query")?,
             accepted: accepted(tag, cursor)?,
+            standing: None,
+        }),
+        tag::INSPECTED_STANDING => Message::Reply(Reply::Inspected {
+            query: cursor.u64("query")?,
+            accepted: Some(seen(cursor)?),
+            standing: Some(standing(cursor)?),
+        }),
+        tag::STOOD | tag::STOOD_LIVE => Message::Reply(Reply::Stood {
+            version: ballot(cursor)?,
+            stored: promised(cursor)?,
+            held: tag & tag::LIVE != 0,
         }),
         tag::HELD => Message::Hint(Hint::Held { seen: seen(cursor)?, name: name(cursor)? }),
         tag::FREED => {
             let nodes_before = cursor.u8("nodes before")?;
             Message::Hint(Hint::Freed { name: name(cursor)?, nodes_before })
         }
+        tag::NOTE => Message::Hint(Hint::Note { name: name(cursor)?, text: holder(cursor)? }),
         unknown => return Err(E::UnknownMessage(unknown)),
     })
 }
@@ -242,7 +293,7 @@ pub(crate) fn name<'a>(cursor: &mut Cursor<'a>) -> Result<Name<'a>, DecodeError>
 }
 
 #[inline]
-fn holder<'a>(cursor: &mut Cursor<'a>) -> Result<Holder<'a>, DecodeError> {
+pub(crate) fn holder<'a>(cursor: &mut Cursor<'a>) -> Result<Holder<'a>, DecodeError> {
     Holder::from_bytes(cursor.text("holder")?).map_err(E::Holder)
 }
 
@@ -251,7 +302,13 @@ fn accepted<'a>(tag: u8, cursor: &mut Cursor<'a>) -> Result<Option<Seen<'a>>, De
     if tag & tag::LIVE == 0 { Ok(None) } else { seen(cursor).map(Some) }
 }
 
-pub(crate) fn seen<'a>(cursor: &mut Cursor<'a>) -> Result<Seen<'a>, DecodeError> {
+pub(crate) fn standing(cursor: &mut Cursor<'_>) -> Result<Standing, DecodeError> {
+    let version = ballot(cursor)?;
+    let lasts = Lasts::from_millis(cursor.u64("lasts")?).ok_or(E::LastsZero)?;
+    Ok(Standing { lasts, version })
+}
+
+fn seen<'a>(cursor: &mut Cursor<'a>) -> Result<Seen<'a>, DecodeError> {
     Ok(Seen {
         tenure: tenure(cursor)?,
         remaining: Ttl::from_millis(cursor.u32("remaining")?).ok_or(E::RemainingZero)?,

@@ -10,17 +10,19 @@
 
 use alloc::vec::Vec;
 
-use paxoslease_core::{NodeId, Seen, SnapshotLease};
+use paxoslease_core::{NodeId, SnapshotLease, Tenure, Ttl};
 
-use crate::StableError;
 use crate::bytes::{Cursor, put_text, put_u32, put_u64};
 use crate::crc::Crc;
-use crate::message::{name, put_seen, seen};
+use crate::message::{holder, name, put_standing, standing};
 use crate::record::{checked_body, preamble};
+use crate::{DecodeError as E, StableError};
 
 const MAGIC: [u8; 4] = *b"PLsn";
 const CEILING_LEN: usize = 8;
 const COUNT_LEN: usize = 8;
+/// Set in the fence of a standing lease, whose end follows its name. Fences have 63 bits.
+const STANDS: u64 = 1 << 63;
 
 /// Encodes the leases of a snapshot, one by one. Between calls the caller may write the buffer to a
 /// file and clear it, so that millions of leases need no second copy.
@@ -44,10 +46,16 @@ impl SnapshotWriter {
 
     /// Appends a lease.
     pub fn push(&mut self, lease: &SnapshotLease<'_>, out: &mut Vec<u8>) {
-        let SnapshotLease { name, holder, tenure, remaining } = *lease;
+        let SnapshotLease { name, holder, tenure, remaining, standing } = *lease;
         self.append(out, |out| {
-            put_seen(out, Seen { tenure, remaining, holder });
+            let stands = if standing.is_some() { STANDS } else { 0 };
+            put_u64(out, tenure.fence() | stands);
+            put_u32(out, remaining.as_millis());
+            put_text(out, holder.as_bytes());
             put_text(out, name.as_bytes());
+            if let Some(standing) = standing {
+                put_standing(out, standing);
+            }
         });
         self.count += 1;
     }
@@ -119,6 +127,10 @@ impl<'a> Iterator for SnapshotReader<'a> {
 impl core::iter::FusedIterator for SnapshotReader<'_> {}
 
 fn decode_lease<'a>(cursor: &mut Cursor<'a>) -> Result<SnapshotLease<'a>, crate::DecodeError> {
-    let Seen { tenure, remaining, holder } = seen(cursor)?;
-    Ok(SnapshotLease { name: name(cursor)?, holder, tenure, remaining })
+    let number = cursor.u64("tenure")?;
+    let tenure = Tenure::from_fence(number & !STANDS).ok_or(E::Tenure(number))?;
+    let remaining = Ttl::from_millis(cursor.u32("remaining")?).ok_or(E::RemainingZero)?;
+    let (holder, name) = (holder(cursor)?, name(cursor)?);
+    let standing = if number & STANDS == 0 { None } else { Some(standing(cursor)?) };
+    Ok(SnapshotLease { name, holder, tenure, remaining, standing })
 }

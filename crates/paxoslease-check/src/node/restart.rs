@@ -77,6 +77,7 @@ impl NodeStates {
             holder: Holder::NONE,
             tenure,
             remaining,
+            standing: None,
         });
         node_state.shard =
             Shard::start_from_snapshot(self.config(node), now, node_state.record, leases);

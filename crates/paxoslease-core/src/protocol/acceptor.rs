@@ -13,9 +13,10 @@ use crate::protocol::register::{Answer, Register};
 use crate::queueing::turns::Turns;
 use crate::refusal::Refusal;
 use crate::rules::{Rule, Rules};
+use crate::standing::entries::{Entries, Stand};
 use crate::storage::Slot;
 use crate::storage::table::{PREFETCH_BATCH, Table};
-use crate::{Ballot, Config, Holder, Instant, Label, Name, NodeId, Request, Tenure, Ttl};
+use crate::{Ballot, Config, Holder, Instant, Label, Name, NodeId, Request, Standing, Tenure, Ttl};
 
 /// A live lease in the snapshot that a clean stop leaves for the next start (R4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -28,6 +29,9 @@ pub struct SnapshotLease<'a> {
     pub tenure: Tenure,
     /// The time left when the node stopped, rounded up. The time it was down is not deducted.
     pub remaining: Ttl,
+    /// Set for a standing lease whose end this node voted for. Here too, what is left is rounded up
+    /// and the time that the node was down is not deducted.
+    pub standing: Option<Standing>,
 }
 
 /// A released name is reclaimed after this many round trips. By then every proposal whose sender
@@ -72,6 +76,8 @@ pub(crate) struct Acceptor {
     released: VecDeque<ReleasedName>,
     /// How long they are kept; `None` while round trips are unknown.
     reclaim_delay: Option<Duration>,
+    /// The ends of standing leases (S1).
+    pub(crate) standing: Entries,
     /// Nodes that were rejected because of a live lease.
     pub(crate) turns: Turns,
     sweep_next: u32,
@@ -95,6 +101,7 @@ impl Acceptor {
             has_forgotten,
             released: VecDeque::new(),
             reclaim_delay: None,
+            standing: Entries::default(),
             turns: Turns::default(),
             sweep_next: 0,
             owed: 0,
@@ -103,14 +110,49 @@ impl Acceptor {
     }
 
     /// R4: stores a lease from the snapshot of a clean stop.
-    pub(crate) fn restore(&mut self, now: Instant, lease: SnapshotLease<'_>) {
+    pub(crate) fn restore(&mut self, config: &Config, now: Instant, lease: SnapshotLease<'_>) {
+        let SnapshotLease { name, holder, tenure, remaining, standing } = lease;
         let mut register = Register::default();
-        register.store(now, lease.tenure, lease.remaining);
-        match self.table.find(lease.name) {
-            Some(slot) => self.table.entry_mut(slot).register = register,
-            None => {
-                self.table.insert(Label::new(lease.name, lease.holder), register);
+        register.store(now, tenure, remaining);
+        let slot = match self.table.find(name) {
+            Some(slot) => {
+                self.table.entry_mut(slot).register = register;
+                slot
             }
+            None => self.table.insert(Label::new(name, holder), register),
+        };
+        if let Some(Standing { lasts, version }) = standing {
+            let expires_at = now.after(remaining.as_duration());
+            let stand = Stand { tenure, version, lasts, is_relayed: false };
+            self.standing.stand(config, now, slot, expires_at, stand);
+        }
+    }
+
+    /// S2: the end of a standing lease has come. Returns the name and the tenure, unless the tenure
+    /// is gone. Its record may have expired at the same moment.
+    pub(crate) fn end(
+        &mut self,
+        config: &Config,
+        now: Instant,
+        slot: Slot,
+        tenure: Tenure,
+    ) -> Option<(Label, Tenure)> {
+        let stored = self.table.get(slot)?.register.accepted?.tenure;
+        if stored != tenure && config.rules.on(Rule::StandEndsWithTenure) {
+            return None;
+        }
+        let entry = self.table.unmark(slot);
+        entry.register.release(config.rules, now, stored);
+        let label = entry.label.clone();
+        self.note_released(now, slot);
+        Some((label, stored))
+    }
+
+    /// The name in this slot can be reclaimed soon.
+    fn note_released(&mut self, now: Instant, slot: Slot) {
+        if self.released.len() < RELEASED_MAX {
+            let promised = self.table.entry(slot).register.promised;
+            self.released.push_back(ReleasedName { slot, promised, at: now });
         }
     }
 
@@ -162,6 +204,15 @@ impl Acceptor {
             Request::Propose { ballot, ttl, .. }
             | Request::Renew { ballot, ttl, .. }
             | Request::Heal { ballot, ttl, .. } => (ballot, Some(ttl)),
+            // The version of a relayed Stand is of the node whose client began the operation.
+            Request::Stand { version, .. } => {
+                let counter = version.counter();
+                if counter > counter_bound {
+                    return Err(Refusal::BallotExhausting);
+                }
+                let is_admitted = ceilings.admits_counter(counter);
+                return if is_admitted { Ok(()) } else { Err(Refusal::RecordBehind) };
+            }
             // A Release carries no counter: it changes nothing unless its tenure is stored here.
             Request::Release { .. } | Request::Inspect { .. } => return Ok(()),
         };
@@ -237,6 +288,9 @@ impl Acceptor {
                 let register = &mut self.table.unmark(slot).register;
                 Ok(Some(match register.renew(config.rules, now, tenure, ballot, ttl) {
                     Answer::Accept => {
+                        if !self.standing.is_empty() {
+                            self.standing.renewed(slot, tenure, now.after(ttl.as_duration()));
+                        }
                         if config.rules.on(Rule::LeaseCeilingCountsRenewals) {
                             ceilings.accepted(ttl);
                         }
@@ -248,6 +302,9 @@ impl Acceptor {
             Request::Heal { name, tenure, ballot, ttl, holder } => {
                 let round = RoundRequest { from, name, holder: Some(holder), ballot };
                 let counted = config.rules.on(Rule::LeaseCeilingCountsRenewals);
+                if self.standing.is_ended(now, tenure) {
+                    return Ok(None);
+                }
                 self.apply(config, now, round, |register, floor| {
                     let answer = register.heal(config.rules, now, floor, tenure, ballot, ttl);
                     if counted && answer == Answer::Accept {
@@ -255,24 +312,56 @@ impl Acceptor {
                     }
                     answer
                 })?;
+                if !self.standing.is_empty()
+                    && let Some(slot) = self.table.find(name)
+                {
+                    self.standing.renewed(slot, tenure, now.after(ttl.as_duration()));
+                }
                 Ok(None)
             }
             Request::Release { name, tenure } => {
-                let held = self.table.find(name).is_some_and(|slot| {
-                    let register = &mut self.table.unmark(slot).register;
-                    let held = register.release(config.rules, now, tenure);
-                    if held && self.released.len() < RELEASED_MAX {
-                        let promised = register.promised;
-                        self.released.push_back(ReleasedName { slot, promised, at: now });
-                    }
-                    held
+                let held_in = self.table.find(name).filter(|slot| {
+                    let register = &mut self.table.unmark(*slot).register;
+                    register.release(config.rules, now, tenure)
                 });
-                Ok(Some(Body::Released { tenure, held }))
+                if let Some(slot) = held_in {
+                    self.note_released(now, slot);
+                }
+                if held_in.is_none() || !self.standing.is_empty() {
+                    self.standing.released(config, now, held_in, tenure);
+                }
+                Ok(Some(Body::Released { tenure, held: held_in.is_some() }))
+            }
+            Request::Stand { name, tenure, version, lasts, is_relayed } => {
+                let stand = Stand { tenure, version, lasts, is_relayed };
+                let (stored, held) = match self.stand(config, now, name, stand) {
+                    Some(stored) => (stored, true),
+                    None => (Ballot::ZERO, false),
+                };
+                Ok((!is_relayed).then_some(Body::Stood { version, stored, held }))
             }
             Request::Inspect { name, query } => {
                 Ok(Some(Body::Inspected { query, accepted: self.sighting(now, name) }))
             }
         }
+    }
+
+    /// S1: sets the end of a lease. Returns what the next version has to reach; `None` if the tenure
+    /// is not live. The version raises `promised`, so that this acceptor never takes an older
+    /// operation for a newer one, not even after it lost the lease and was healed.
+    fn stand(
+        &mut self,
+        config: &Config,
+        now: Instant,
+        name: Name<'_>,
+        stand: Stand,
+    ) -> Option<Ballot> {
+        let slot = self.table.find(name)?;
+        let register = &mut self.table.entry_mut(slot).register;
+        let live = register.live(now).filter(|live| live.tenure == stand.tenure)?;
+        register.promised = register.promised.max(stand.version);
+        let bar = register.bar(self.floor);
+        Some(self.standing.stand(config, now, slot, live.expires_at, stand).max(bar))
     }
 
     /// Rejects a round on a free name that is reserved for other nodes (protocol section 7).
@@ -308,9 +397,10 @@ impl Acceptor {
             Request::Heal { tenure, ballot, ttl, .. } => {
                 register.heal(rules, now, self.floor, tenure, ballot, ttl)
             }
-            Request::Prepare { .. } | Request::Release { .. } | Request::Inspect { .. } => {
-                return false;
-            }
+            Request::Prepare { .. }
+            | Request::Release { .. }
+            | Request::Stand { .. }
+            | Request::Inspect { .. } => return false,
         };
         answer != Answer::Accept
     }
@@ -370,6 +460,9 @@ impl Acceptor {
             self.table.relabel(slot, label);
         }
         if answer == Answer::Accept {
+            if !self.standing.is_empty() {
+                self.standing.replaced(config.rules, slot, live);
+            }
             if live.is_some_and(|tenure| tenure.ballot() == ballot) {
                 self.turns.on_accepted(slot, from);
             }
@@ -403,12 +496,12 @@ impl Acceptor {
         let live = entry.register.live(now)?;
         // Rounded up: a lease never ends earlier than reported.
         let remaining = Ttl::from_duration(live.expires_at.since(now)).unwrap_or(Ttl::MAX);
-        Some(Sighting {
-            tenure: live.tenure,
-            remaining,
-            label: entry.label.clone(),
-            standing: None,
-        })
+        let (tenure, label) = (live.tenure, entry.label.clone());
+        let standing = match self.standing.get(slot, tenure) {
+            Some(stands) if stands.is_voted && stands.ends_at <= now => return None,
+            stands => stands.and_then(|stands| stands.left(now)),
+        };
+        Some(Sighting { tenure, remaining, label, standing })
     }
 
     /// Reclaims released names after a few round trips as long as this one.
@@ -507,6 +600,9 @@ impl Acceptor {
     fn reclaim(&mut self, config: &Config, slot: Slot) {
         let entry = self.table.remove(slot);
         self.turns.remove(slot);
+        if !self.standing.is_empty() {
+            self.standing.replaced(config.rules, slot, None);
+        }
         if config.rules.on(Rule::ReclaimFoldsIntoFloor) {
             self.floor = self.floor.max(entry.register.promised);
         }

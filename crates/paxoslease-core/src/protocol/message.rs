@@ -4,7 +4,7 @@
 //! Every message names its round by its ballot (a Release by its tenure). A reply does not repeat
 //! the name. No message carries its sender, because the transport knows it.
 
-use crate::{Ballot, Holder, Name, Tenure, Ttl};
+use crate::{Ballot, Holder, Lasts, Name, Standing, Tenure, Ttl};
 
 /// A message from one node to another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -69,6 +69,19 @@ pub enum Request<'a> {
         /// The tenure to end.
         tenure: Tenure,
     },
+    /// Sets when a standing lease ends (S1).
+    Stand {
+        /// The leased name.
+        name: Name<'a>,
+        /// The tenure whose end is set.
+        tenure: Tenure,
+        /// The ballot of the operation that set this end. A higher one replaces a lower one.
+        version: Ballot,
+        /// How long the lease lasts from now on.
+        lasts: Lasts,
+        /// Whether a member passes on what it stores (S5). Then there is no answer.
+        is_relayed: bool,
+    },
     /// Asks for the live lease; changes nothing.
     Inspect {
         /// The leased name.
@@ -122,6 +135,18 @@ pub enum Reply<'a> {
         query: u64,
         /// The live lease, if any.
         accepted: Option<Seen<'a>>,
+        /// When that lease ends, if it stands.
+        standing: Option<Standing>,
+    },
+    /// The answer to a Stand that was not relayed.
+    Stood {
+        /// The operation answered.
+        version: Ballot,
+        /// The highest of the stored version, `promised` and `floor`: the next version has to reach
+        /// it. It equals `version` if this operation is in force here.
+        stored: Ballot,
+        /// Whether the tenure is live at the acceptor.
+        held: bool,
     },
 }
 
@@ -153,6 +178,13 @@ pub enum Hint<'a> {
         /// How many nodes have their turn before the receiver, by the sender's queue.
         nodes_before: u8,
     },
+    /// A text for whoever watches a name. It says nothing about a lease.
+    Note {
+        /// The name.
+        name: Name<'a>,
+        /// The text.
+        text: Holder<'a>,
+    },
 }
 
 impl<'a> Request<'a> {
@@ -165,11 +197,12 @@ impl<'a> Request<'a> {
             | Self::Renew { name, .. }
             | Self::Heal { name, .. }
             | Self::Release { name, .. }
+            | Self::Stand { name, .. }
             | Self::Inspect { name, .. } => *name,
         }
     }
 
-    /// The round; `None` for a Release and an Inspect, which belong to no round.
+    /// The round, or the version of a Stand; `None` for a Release and an Inspect.
     #[must_use]
     pub const fn ballot(&self) -> Option<Ballot> {
         match self {
@@ -177,6 +210,7 @@ impl<'a> Request<'a> {
             | Self::Propose { ballot, .. }
             | Self::Renew { ballot, .. }
             | Self::Heal { ballot, .. } => Some(*ballot),
+            Self::Stand { version, .. } => Some(*version),
             Self::Release { .. } | Self::Inspect { .. } => None,
         }
     }
@@ -188,6 +222,7 @@ impl Reply<'_> {
     pub const fn promised(&self) -> Option<Ballot> {
         match self {
             Self::Reject { promised, .. } | Self::NotHeld { promised, .. } => Some(*promised),
+            Self::Stood { stored, .. } => Some(*stored),
             Self::Promise { .. }
             | Self::Accept { .. }
             | Self::Released { .. }

@@ -10,7 +10,7 @@ mod inspect;
 mod release;
 mod renew;
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use core::time::Duration;
 
 use foldhash::fast::FixedState;
@@ -23,12 +23,13 @@ use crate::protocol::round::{Phase, Round, Step};
 use crate::queueing::contender::{ContenderId, Contenders, Wake};
 use crate::rng::Rng;
 use crate::rules::{Rule, Rules};
+use crate::standing::operation::Operation;
 use crate::timers::Timers;
 use crate::{Ballot, Cell, Config, Instant, Label, MemberSet, NodeId, Reply, Seen, Tenure, Ttl};
 
 use inspect::Inspection;
 use release::Releasing;
-pub(crate) use renew::Renewal;
+pub(crate) use renew::{Kept, Renewal};
 
 /// What a proposer works with but does not own.
 pub(crate) struct Env<'a> {
@@ -40,7 +41,7 @@ pub(crate) struct Env<'a> {
 }
 
 impl Env<'_> {
-    fn rules(&self) -> Rules {
+    pub(crate) fn rules(&self) -> Rules {
         self.config.rules
     }
 
@@ -48,11 +49,11 @@ impl Env<'_> {
         &self.config.cell
     }
 
-    fn send(&mut self, members: MemberSet, body: Body) {
+    pub(crate) fn send(&mut self, members: MemberSet, body: Body) {
         self.out.send(To::Members(members), body);
     }
 
-    fn broadcast(&mut self, body: Body) {
+    pub(crate) fn broadcast(&mut self, body: Body) {
         self.send(self.config.cell.everyone(), body);
     }
 }
@@ -129,6 +130,12 @@ pub(crate) struct Proposer {
     released_elsewhere: BTreeSet<Tenure>,
     inspections: HashMap<u64, Inspection, FixedState>,
     inspections_begun: u64,
+    /// Operations that set the end of a lease, by their versions (S1).
+    pub(crate) operations: HashMap<Ballot, Operation, FixedState>,
+    /// Outcomes of the renewals of standing leases, which have no caller.
+    kept: VecDeque<(Label, Tenure, Kept)>,
+    /// How many of `renewals` are of standing leases.
+    keeping: usize,
     pub(crate) contenders: Contenders,
     /// How many of `rounds` are renewals.
     renewals: usize,
@@ -136,6 +143,7 @@ pub(crate) struct Proposer {
     round_ends: Timers<Ballot>,
     release_ends: Timers<Tenure>,
     inspection_ends: Timers<u64>,
+    pub(crate) operation_ends: Timers<Ballot>,
     /// Wake-ups of contenders and waiters, as far ahead as clients wait.
     pub(crate) waits: Timers<Wake>,
     pub(crate) rng: Rng,
@@ -170,11 +178,15 @@ impl Proposer {
             released_elsewhere: BTreeSet::new(),
             inspections: HashMap::with_hasher(FixedState::with_seed(seed)),
             inspections_begun: 0,
+            operations: HashMap::with_hasher(FixedState::with_seed(seed)),
+            kept: VecDeque::new(),
+            keeping: 0,
             contenders: Contenders::new(seed),
             renewals: 0,
             round_ends: Timers::new(),
             release_ends: Timers::new(),
             inspection_ends: Timers::new(),
+            operation_ends: Timers::new(),
             waits: Timers::new(),
             rng: Rng::seeded(seed),
             round_trip: None,
@@ -225,7 +237,7 @@ impl Proposer {
 
     /// The tenure of a ballot that was never used before. `None` while the counter is at its bound
     /// (A1), the stable record has no room (R1), or old ballots may be in use (R5).
-    fn next_tenure(&mut self, env: &mut Env<'_>, now: Instant) -> Option<Tenure> {
+    pub(crate) fn next_tenure(&mut self, env: &mut Env<'_>, now: Instant) -> Option<Tenure> {
         if let Some(BallotHold { until, .. }) = self.ballot_hold
             && env.rules().on(Rule::RecordlessNodeAsksFirst)
         {
@@ -245,7 +257,7 @@ impl Proposer {
 
     /// P4: a few round trips, or the configured time while they are unknown. There is no upper
     /// bound: where round trips are long, only a long round can win.
-    fn attempt_timeout(&self, config: &Config) -> Duration {
+    pub(crate) fn attempt_timeout(&self, config: &Config) -> Duration {
         let trips = self.round_trip.map(|trip| trip.saturating_mul(ROUND_TRIPS_PER_ATTEMPT));
         let recent = trips.unwrap_or(config.attempt_timeout).max(config.attempt_timeout_min);
         recent.max(self.network_trip.saturating_mul(NETWORK_TRIPS_PER_ATTEMPT))
@@ -258,6 +270,17 @@ impl Proposer {
 
     fn resend_pause_max(&self, config: &Config) -> Duration {
         self.attempt_timeout(config).max(RESEND_PAUSE_MAX)
+    }
+
+    /// The same for an inspection or an operation that began at `started_at`.
+    pub(crate) fn pause_since(
+        &self,
+        config: &Config,
+        now: Instant,
+        started_at: Instant,
+    ) -> Duration {
+        let least = config.attempt_timeout_min;
+        now.since(started_at).min(self.resend_pause_max(config)).max(least)
     }
 
     /// After this time, a round that began before is decided or lost.
@@ -347,8 +370,11 @@ impl Proposer {
                 self.on_not_held(env, now, member, ballot);
             }
             Reply::Released { tenure, held } => self.on_released(env, member, tenure, held),
-            Reply::Inspected { query, accepted } => {
-                self.on_inspected(env, member, query, accepted);
+            Reply::Inspected { query, accepted, standing } => {
+                self.on_inspected(env, member, query, accepted, standing);
+            }
+            Reply::Stood { version, stored, held } => {
+                self.on_stood(env, now, member, version, stored, held);
             }
         }
     }
@@ -429,6 +455,7 @@ impl Proposer {
         }
         self.resend_releases(env, back);
         self.resend_inspections(env, back);
+        self.resend_operations(env, back);
     }
 
     /// Acts on all wake-ups that are due.
@@ -446,6 +473,9 @@ impl Proposer {
         while let Some(query) = self.inspection_ends.pop(now) {
             self.inspection_timed_out(env, now, query);
         }
+        while let Some(version) = self.operation_ends.pop(now) {
+            self.operation_timed_out(env, now, version);
+        }
         while let Some(wake) = self.waits.pop(now) {
             match wake {
                 Wake::Contender(id) => self.try_again(env, now, id),
@@ -456,6 +486,8 @@ impl Proposer {
         round_ends.drop_stale(|ballot| !rounds.contains_key(&ballot));
         release_ends.drop_stale(|tenure| !releases.contains_key(&tenure));
         self.inspection_ends.drop_stale(|query| !inspections.contains_key(&query));
+        let operations = &self.operations;
+        self.operation_ends.drop_stale(|version| !operations.contains_key(&version));
     }
 
     pub(crate) fn next_wake_at(&self) -> Option<Instant> {
@@ -463,6 +495,7 @@ impl Proposer {
             self.round_ends.next_at(),
             self.release_ends.next_at(),
             self.inspection_ends.next_at(),
+            self.operation_ends.next_at(),
             self.waits.next_at(),
         ];
         ends.into_iter().flatten().min()
@@ -481,9 +514,22 @@ impl Proposer {
         core::hash::Hash::hash(&owners, hasher);
     }
 
-    /// Rounds, unanswered releases and inspections.
+    /// Rounds, unanswered releases, inspections and operations.
     pub(crate) fn in_flight(&self) -> usize {
-        self.rounds.len() + self.releases_open + self.inspections.len()
+        self.rounds.len() + self.releases_open + self.inspections.len() + self.operations.len()
+    }
+
+    /// How many renewals of standing leases are in flight.
+    pub(crate) const fn keeping(&self) -> usize {
+        self.keeping
+    }
+
+    pub(crate) fn has_kept(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    pub(crate) fn pop_kept(&mut self) -> Option<(Label, Tenure, Kept)> {
+        self.kept.pop_front()
     }
 
     /// Whether this node remembers any Heal that it sent.

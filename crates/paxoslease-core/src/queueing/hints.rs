@@ -22,6 +22,11 @@ impl Shard {
                     }));
                 }
             }
+            Hint::Note { name, text } => {
+                if self.watched {
+                    self.out.emit(Event::NoteHint(Label::new(name, text)));
+                }
+            }
             Hint::Freed { name, nodes_before } => {
                 if self.watched {
                     self.out.emit(Event::FreedHint(Label::new(name, Holder::NONE)));

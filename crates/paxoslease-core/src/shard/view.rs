@@ -12,7 +12,7 @@ use crate::protocol::register::Register;
 use crate::protocol::round::Round;
 use crate::queueing::waiting::WaitedName;
 use crate::storage::Slot;
-use crate::{Ballot, Config, Instant, Name, Refusal, Ttl};
+use crate::{Ballot, Config, Instant, Name, Refusal, Tenure, Ttl};
 
 impl Shard {
     /// The settings that the shard was started with.
@@ -51,6 +51,23 @@ impl Shard {
     pub fn register(&self, name: Name<'_>) -> Option<Register> {
         let table = self.acceptor.as_ref()?.table();
         table.find(name).map(|slot| table.entry(slot).register)
+    }
+
+    /// The end of a standing lease in the acceptor, for checkers: its tenure, when the lease ends,
+    /// and whether the acceptor ends it by itself then (S2).
+    #[must_use]
+    pub fn standing(&self, name: Name<'_>) -> Option<(Tenure, Instant, bool)> {
+        let acceptor = self.acceptor.as_ref()?;
+        let slot = acceptor.table().find(name)?;
+        let tenure = acceptor.table().entry(slot).register.accepted?.tenure;
+        let entry = acceptor.standing.get(slot, tenure)?;
+        Some((tenure, entry.ends_at, entry.is_voted))
+    }
+
+    /// Standing leases in the acceptor.
+    #[must_use]
+    pub fn standing_count(&self) -> usize {
+        self.acceptor.as_ref().map_or(0, |acceptor| acceptor.standing.len())
     }
 
     /// The floor of the acceptor (A7, R1); `None` in a node that only proposes.
@@ -131,7 +148,9 @@ impl Snapshot {
         let table = self.acceptor.table();
         (0..table.slot_count()).filter_map(move |slot| {
             let entry = table.get(Slot::new(slot))?;
+            let slot = Slot::new(slot);
             let live = entry.register.live(self.now)?;
+            let stands = self.acceptor.standing.get(slot, live.tenure);
             let left = live.expires_at.since(self.now);
             let remaining = Ttl::from_duration(left).unwrap_or(Ttl::MAX);
             Some(SnapshotLease {
@@ -139,6 +158,7 @@ impl Snapshot {
                 holder: entry.label.holder(),
                 tenure: live.tenure,
                 remaining,
+                standing: stands.filter(|one| one.is_voted).and_then(|one| one.left(self.now)),
             })
         })
     }

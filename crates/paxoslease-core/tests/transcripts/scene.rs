@@ -4,7 +4,7 @@
 //! ```text
 //! cell M +P OPTIONS     M members and P nodes that only propose; without this command, 3 members.
 //!                       Options: see `Scene::with_cell`
-//! n1 acquire OPTIONS    also renew, release, abandon and inspect; requests are numbered #1, #2, ..
+//! n1 acquire OPTIONS    also renew, release, stand, abandon and inspect; requests are numbered #1, #2, ..
 //!                       `last` is the tenure that was granted last
 //! n1 crash              also restart, sweep, hints of the network, ..: see `Scene::housekeep`
 //! all watched           the same for every node
@@ -169,10 +169,11 @@ impl Scene {
         let (now, name) = (self.cell.clock(id), command.name());
         let ttl = command.span("ttl", TTL);
         let token = Token(self.tokens + 1);
-        let tenure = matches!(verb, "renew" | "release").then(|| match command.words[2] {
-            "last" => self.cell.last_granted(),
-            word => tenure(word),
-        });
+        let tenure =
+            matches!(verb, "renew" | "release" | "stand").then(|| match command.words[2] {
+                "last" => self.cell.last_granted(),
+                word => tenure(word),
+            });
         let before = self.cell.state(id);
         let shard = self.cell.shard(id);
         let outcome = match (verb, tenure) {
@@ -185,6 +186,10 @@ impl Scene {
                 shard.renew(now, Renew { token, name, holder, tenure, ttl })
             }
             ("release", Some(tenure)) => shard.release(now, token, name, tenure, ttl),
+            ("stand", Some(tenure)) => {
+                let lasts = command.option("lasts").map_or(Lasts::FOREVER, words::lasts_of);
+                shard.stand(now, token, name, tenure, lasts)
+            }
             ("inspect", None) => shard.inspect(now, token, name),
             ("abandon", None) => {
                 let request = command.words[2].strip_prefix('#').expect("a request");
@@ -237,6 +242,7 @@ impl Scene {
             ("sweep", [slots]) => shard.sweep(now, slots.parse().expect("a count")),
             ("keep_up", [slots]) => shard.keep_up(now, slots.parse().expect("a count")),
             ("watched", []) => shard.set_watched(true),
+            ("notes", []) => shard.note(command.name(), command.holder("")),
             ("learners", _) => shard.set_learners(nodes),
             ("reaches", _) => shard.set_reachable(now, members),
             ("reconnect", _) => shard.handle_reconnect(now, members),

@@ -7,7 +7,7 @@ use crate::cell::{NAME, name, node};
 use paxoslease_core::*;
 
 const OPTIONS: &str = "ballots counter deferred_max down entries_max held holder name promised \
-                       rounds_max text_bytes_max ttl wait waiters_max without";
+                       lasts rounds_max text_bytes_max ttl wait waiters_max without";
 
 /// The words of a command, and its options of the form `key=value`.
 pub(crate) struct Command<'a> {
@@ -92,6 +92,7 @@ pub(crate) fn message(message: &Message<'_>) -> String {
         }
         Message::Reply(reply) => self::reply(reply),
         Message::Hint(Hint::Held { seen, .. }) => format!("Held{}", self::seen(Some(*seen))),
+        Message::Hint(Hint::Note { name, text }) => format!("Note {text:?} for {name}"),
         Message::Hint(Hint::Freed { nodes_before, .. }) => {
             format!("Freed, {nodes_before} nodes before")
         }
@@ -110,6 +111,10 @@ fn request(request: &Request<'_>) -> String {
         }
         Request::Release { tenure, .. } => format!("Release {tenure}"),
         Request::Inspect { query, .. } => format!("Inspect #{query}"),
+        Request::Stand { tenure, version, lasts, is_relayed, .. } => {
+            let kind = if *is_relayed { "Stand, relayed," } else { "Stand" };
+            format!("{kind} {tenure} under {version} for {}", self::lasts(*lasts))
+        }
     }
 }
 
@@ -124,8 +129,25 @@ fn reply(reply: &Reply<'_>) -> String {
         Reply::Released { tenure, held } => {
             format!("Released {tenure}{}", if held { "" } else { ", had no such lease" })
         }
-        Reply::Inspected { query, accepted } => format!("Inspected #{query}{}", seen(accepted)),
+        Reply::Inspected { query, accepted, .. } => {
+            format!("Inspected #{query}{}", seen(accepted))
+        }
+        Reply::Stood { version, held: false, .. } => format!("Stood {version}, had no such lease"),
+        Reply::Stood { version, stored, .. } if version == stored => format!("Stood {version}"),
+        Reply::Stood { version, stored, .. } => format!("Stood {version}, stored {stored}"),
     }
+}
+
+/// A span, or `ever`.
+pub(crate) fn lasts_of(word: &str) -> Lasts {
+    let millis = if word == "ever" { u64::MAX } else { span(word).as_millis() as u64 };
+    Lasts::from_millis(millis).expect("not zero")
+}
+
+/// How long a lease lasts.
+pub(crate) fn lasts(lasts: Lasts) -> String {
+    let millis = lasts.as_millis().map(Duration::from_millis);
+    millis.map_or("ever".to_owned(), |span| format!("{span:?}"))
 }
 
 fn seen(accepted: Option<Seen<'_>>) -> String {
@@ -134,8 +156,11 @@ fn seen(accepted: Option<Seen<'_>>) -> String {
 }
 
 pub(crate) fn sighting(sighting: &Sighting) -> String {
-    let Sighting { tenure, remaining, label, .. } = sighting;
-    format!("held by {tenure} {:?} for {remaining}", label.holder())
+    let Sighting { tenure, remaining, label, standing } = sighting;
+    let stands = standing.map_or(String::new(), |Standing { lasts, version }| {
+        format!(", stands for {} under {version}", self::lasts(lasts))
+    });
+    format!("held by {tenure} {:?} for {remaining}{stands}", label.holder())
 }
 
 /// Who hears of an event, and what. Instants are given as spans since `began_at`.
@@ -151,6 +176,10 @@ pub(crate) fn event(event: &Event, began_at: Instant) -> (String, String) {
         Event::Renewed { tenure, ttl, started_at, .. } => {
             format!("renewed {tenure} for {ttl} {}", from(started_at))
         }
+        Event::Stood { tenure, lasts, started_at, .. } => {
+            format!("{tenure} stands for {} {}", self::lasts(*lasts), from(started_at))
+        }
+        Event::NoteHint(label) => format!("{}: note {:?}", label.name(), label.holder()),
         Event::NotHeld { tenure, .. } => format!("not held, {tenure} is over"),
         Event::Released { held, confirmed, .. } => {
             let held = if *held { "" } else { ", was not held" };

@@ -3,7 +3,7 @@
 //! A request and its answer are counted here and nowhere else. The answers to callers of this
 //! process go to their tickets (`callers`); all others go through [`Driver::take_answers`].
 
-use paxoslease_core::{Acquire, Event, Instant, Label, Name, Renew, Tenure, Token};
+use paxoslease_core::{Acquire, Event, Instant, Label, Name, Renew, Tenure, Token, Ttl};
 use paxoslease_holder::{Change, Status};
 
 use super::Driver;
@@ -71,7 +71,7 @@ impl Driver {
                 let seen = self.shard.lease(now, lease.name());
                 return self.reply(now, token, Answer::Inspected(seen));
             }
-            Request::Note { .. } => None,
+            Request::Note { lease } => return self.shard.note(lease.name(), lease.holder()),
             Request::List { cursor, prefix, filter, max } => {
                 if let Err(answer) = self.lists.add(from, cursor.slot, prefix, filter, max) {
                     self.reply(now, token, answer);
@@ -120,6 +120,11 @@ impl Driver {
                 Event::Inspected { token, accepted } => {
                     self.reply(now, token, Answer::Inspected(accepted));
                 }
+                Event::Stood { token, lasts, started_at, .. } => {
+                    let ttl = lasts.capped(Ttl::MAX);
+                    self.reply(now, token, Answer::Renewed { ttl, started_at });
+                }
+                Event::NoteHint(label) => self.hint_to_fronts(|| Hint::Note(label)),
                 Event::Persist(record) => self.records.push(record),
                 Event::HeldHint(seen) => {
                     self.hint_to_fronts(|| Hint::Held(seen.clone()));

@@ -175,7 +175,10 @@ impl PaperNode {
                 acceptor.on_release(tenure.ballot());
                 None
             }
-            Request::Renew { .. } | Request::Heal { .. } | Request::Inspect { .. } => None,
+            Request::Renew { .. }
+            | Request::Heal { .. }
+            | Request::Stand { .. }
+            | Request::Inspect { .. } => None,
         }
     }
 
@@ -225,7 +228,10 @@ impl PaperNode {
                 resource.proposer.on_reject(from);
                 self.run = self.run.max(promised.counter() / RESTARTS_MAX);
             }
-            Reply::NotHeld { .. } | Reply::Released { .. } | Reply::Inspected { .. } => {}
+            Reply::NotHeld { .. }
+            | Reply::Released { .. }
+            | Reply::Stood { .. }
+            | Reply::Inspected { .. } => {}
         }
         let acceptors = self.cell.members().len();
         let proposer = &self.resources[&name].proposer;

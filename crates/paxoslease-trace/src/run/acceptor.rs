@@ -93,7 +93,11 @@ impl Run {
         report: &mut Report,
     ) {
         let known = self.entries.get(name).copied();
-        let before = known.unwrap_or_default();
+        let mut before = known.unwrap_or_default();
+        if let Some((tenure, _)) = self.ends.remove(name).filter(|(_, end)| *end <= self.now) {
+            // S2: the lease ended before the acceptor handled this input.
+            before.asked(self.floor, self.now, &Ask::Release { tenure });
+        }
         let Some(after) = self.observed(name) else {
             if let Some(gone) = self.entries.remove(name) {
                 let over = gone.live(self.now).is_none();
@@ -127,7 +131,7 @@ impl Run {
                     });
                     expected = BTreeSet::from([next]);
                 }
-                None if matches!(ask, Ask::Heal { .. }) => {
+                None if matches!(ask, Ask::Heal { .. } | Ask::Stand { .. }) => {
                     expected.insert(next);
                 }
                 None => {}
@@ -157,6 +161,10 @@ impl Run {
             self.changed(name, before, after, report);
         }
         self.entries.insert(name.to_owned(), after);
+        let standing = Name::new(name).ok().and_then(|name| self.core.standing(name));
+        if let Some((tenure, ends_at, true)) = standing {
+            self.ends.insert(name.to_owned(), (tenure.fence(), ends_at.as_nanos()));
+        }
     }
 
     pub(super) fn changed(&mut self, name: &str, before: Entry, after: Entry, report: &mut Report) {

@@ -21,9 +21,10 @@ impl Run {
                 Request::Renew { tenure, ballot, ttl, .. } => {
                     (ballot, Some(tenure.fence()), Some(nanos(ttl)))
                 }
-                Request::Heal { .. } | Request::Release { .. } | Request::Inspect { .. } => {
-                    continue;
-                }
+                Request::Heal { .. }
+                | Request::Release { .. }
+                | Request::Inspect { .. }
+                | Request::Stand { .. } => continue,
             };
             let (number, name) = (ballot.as_u64(), request.name().to_string());
             touched.push(number);

@@ -170,6 +170,7 @@ impl World {
                     holder: Holder::NONE,
                     tenure: *tenure,
                     remaining: *remaining,
+                    standing: None,
                 });
                 let core = Core::start_from_snapshot(config.clone(), now, record, leases);
                 let start_state = StartState::snapshot(record, &core, now);

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use paxoslease_core::{
-    Ballot, Cell, Drift, Hint, Holder, Message, Name, NodeId, Reply, Request, Seen, Tenure, Ttl,
+    Ballot, Cell, Drift, Hint, Holder, Lasts, Message, Name, NodeId, Reply, Request, Seen,
+    Standing, Tenure, Ttl,
 };
 use paxoslease_wire::{CellName, DecodeError, FrameReader, FrameWriter, Hello, ShardId};
 use proptest::prelude::*;
 
 /// The number of message shapes. A reply with a lease is another shape than one without.
-pub(crate) const SHAPES: u8 = 19;
+pub(crate) const SHAPES: u8 = 25;
 
 /// The fields of a message. Each shape uses those that it needs.
 #[derive(Clone, Debug)]
@@ -47,6 +48,8 @@ impl Parts {
         let query = self.other;
         let seen = Seen { tenure, remaining: ttl, holder };
         let accepted = Some(seen);
+        let lasts = Lasts::from_millis(self.other | 1).expect("not zero");
+        let standing = Some(Standing { lasts, version: ballot });
         match self.shape {
             0 => Message::Request(Request::Prepare { name, ballot }),
             1 => Message::Request(Request::Propose { name, ballot, ttl, holder }),
@@ -62,11 +65,25 @@ impl Parts {
             11 => Message::Reply(Reply::NotHeld { ballot, promised }),
             12 => Message::Reply(Reply::Released { tenure, held: false }),
             13 => Message::Reply(Reply::Released { tenure, held: true }),
-            14 => Message::Reply(Reply::Inspected { query, accepted: None }),
-            15 => Message::Reply(Reply::Inspected { query, accepted }),
+            14 => Message::Reply(Reply::Inspected { query, accepted: None, standing: None }),
+            15 => Message::Reply(Reply::Inspected { query, accepted, standing: None }),
             16 => Message::Hint(Hint::Held { name, seen }),
             17 => Message::Hint(Hint::Freed { name, nodes_before: (query & 0xff) as u8 }),
             18 => Message::Request(Request::Propose { name, ballot, ttl, holder: Holder::NONE }),
+            19 | 20 => Message::Request(Request::Stand {
+                name,
+                tenure,
+                version: ballot,
+                lasts,
+                is_relayed: self.shape == 20,
+            }),
+            21 => Message::Reply(Reply::Inspected { query, accepted, standing }),
+            22 | 23 => Message::Reply(Reply::Stood {
+                version: ballot,
+                stored: promised,
+                held: self.shape == 23,
+            }),
+            24 => Message::Hint(Hint::Note { name, text: holder }),
             _ => unreachable!("below SHAPES"),
         }
     }

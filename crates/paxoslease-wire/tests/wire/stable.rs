@@ -1,7 +1,7 @@
 //! Records and snapshots decode to what was written, or are refused.
 
 use crate::samples::{Parts, node, parts};
-use paxoslease_core::{Ballot, Holder, Name, Record, SnapshotLease, Tenure, Ttl};
+use paxoslease_core::{Ballot, Holder, Lasts, Name, Record, SnapshotLease, Standing, Tenure, Ttl};
 use paxoslease_wire::{SnapshotReader, SnapshotWriter, decode_record, encode_record};
 use proptest::prelude::*;
 
@@ -15,6 +15,10 @@ fn lease(parts: &Parts) -> SnapshotLease<'_> {
         holder: Holder::new(&parts.holder).expect("in bounds"),
         tenure: Tenure::from_fence(parts.fence).expect("in bounds"),
         remaining: Ttl::from_millis(parts.millis).expect("not zero"),
+        standing: Lasts::from_millis(parts.other % 3).map(|lasts| {
+            let version = Ballot::from_u64(parts.ballot).expect("in bounds");
+            Standing { lasts, version }
+        }),
     }
 }
 

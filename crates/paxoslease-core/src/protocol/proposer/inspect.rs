@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use super::{Env, Proposer};
 use crate::outbox::{Body, Sighting, Token};
-use crate::{Cell, Config, Event, Holder, Instant, Label, MemberSet, Seen, Ttl};
+use crate::{Cell, Event, Holder, Instant, Label, MemberSet, Seen, Standing, Ttl};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Inspection {
@@ -31,7 +31,7 @@ struct Report {
 }
 
 impl Inspection {
-    fn note(&mut self, member: MemberSet, accepted: Option<Seen<'_>>) {
+    fn note(&mut self, member: MemberSet, accepted: Option<Seen<'_>>, standing: Option<Standing>) {
         if self.answered.contains(member) {
             return;
         }
@@ -47,10 +47,13 @@ impl Inspection {
                 if seen.label.holder() == Holder::NONE {
                     seen.label = seen.label.with_holder(holder);
                 }
+                // The end with the highest version; of equal ones, the latest.
+                let rank = |standing: &Standing| (standing.version, standing.lasts);
+                seen.standing = seen.standing.into_iter().chain(standing).max_by_key(rank);
             }
             None => {
                 let label = self.label.with_holder(holder);
-                let seen = Sighting { tenure, remaining, label, standing: None };
+                let seen = Sighting { tenure, remaining, label, standing };
                 self.held.push(Report { by: member, seen });
             }
         }
@@ -102,9 +105,10 @@ impl Proposer {
         member: MemberSet,
         query: u64,
         accepted: Option<Seen<'_>>,
+        standing: Option<Standing>,
     ) {
         if let Some(inspection) = self.inspections.get_mut(&query) {
-            inspection.note(member, accepted);
+            inspection.note(member, accepted, standing);
             self.conclude_inspection(env, query, self.silent);
         }
     }
@@ -137,7 +141,7 @@ impl Proposer {
         let Some(inspection) = self.inspections.get(&query) else { return };
         let Inspection { token, started_at, deadline, .. } = *inspection;
         if now < deadline {
-            let again_at = now.after(self.inspection_pause(env.config, now, started_at));
+            let again_at = now.after(self.pause_since(env.config, now, started_at));
             self.inspection_ends.push(again_at.min(deadline), query);
             return self.resend_inspection(env, query, env.cell().everyone().without(self.silent));
         }
@@ -145,17 +149,6 @@ impl Proposer {
         if self.inspections.remove(&query).is_some() {
             env.out.emit(Event::NoQuorum { token });
         }
-    }
-
-    /// The pause before the next repetition; it doubles each time, up to a bound.
-    fn inspection_pause(
-        &self,
-        config: &Config,
-        now: Instant,
-        started_at: Instant,
-    ) -> core::time::Duration {
-        let least = config.attempt_timeout_min;
-        now.since(started_at).min(self.resend_pause_max(config)).max(least)
     }
 
     fn resend_inspection(&self, env: &mut Env<'_>, query: u64, members: MemberSet) {

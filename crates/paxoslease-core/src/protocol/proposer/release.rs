@@ -129,7 +129,7 @@ impl Proposer {
         }
     }
 
-    pub(super) fn is_released(&self, tenure: Tenure) -> bool {
+    pub(crate) fn is_released(&self, tenure: Tenure) -> bool {
         (!self.releases.is_empty() && self.releases.contains_key(&tenure))
             || self.released_elsewhere.contains(&tenure)
     }

@@ -14,14 +14,22 @@ use crate::{Ballot, Config, Event, Instant, Label, MemberSet, Tenure, Ttl};
 /// The most healed tenures that are remembered; beyond that, the lowest is forgotten.
 const HEALED_MAX: usize = 1 << 14;
 
-/// A client's request to prolong a tenure.
+/// A request to prolong a tenure.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Renewal {
-    pub(crate) token: Token,
+    /// The caller; `None` for the renewal of a standing lease by a member (S5).
+    pub(crate) token: Option<Token>,
     pub(crate) label: Label,
     pub(crate) deadline: Instant,
     /// When the Renew is repeated to the acceptors that have not answered.
     pub(crate) resend_at: Instant,
+}
+
+/// What became of the renewal of a standing lease. One that found no majority changes nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Kept {
+    Renewed,
+    Over,
 }
 
 impl Renewal {
@@ -42,12 +50,11 @@ impl Proposer {
         tenure: Tenure,
         ttl: Ttl,
     ) {
-        let token = renewal.token;
         if self.is_released(tenure) {
-            return env.out.emit(Event::NotHeld { token, tenure });
+            return self.answer_not_held(env, renewal, tenure);
         }
         let Some(fresh) = self.next_tenure(env, now) else {
-            return env.out.emit(Event::NoQuorum { token });
+            return answer_no_quorum(env, renewal.token);
         };
         let mut ballot = fresh.ballot();
         if !env.rules().on(Rule::RenewalHasFreshBallot) {
@@ -59,6 +66,7 @@ impl Proposer {
         renewal.resend_at = now.after(self.attempt_timeout(env.config));
         self.round_ends.push(renewal.check_at(env.config, now, &round), ballot);
         self.renewals += 1;
+        self.keeping += usize::from(renewal.token.is_none());
         self.rounds.insert(ballot, InFlight { round, owner: Owner::Renewal(renewal) });
         env.broadcast(Body::Renew { label, tenure, ballot, ttl });
     }
@@ -70,12 +78,13 @@ impl Proposer {
             return;
         };
         let Round { tenure, ttl, started_at, refused, .. } = *round;
-        let token = renewal.token;
         if self.is_released(tenure) {
-            self.forget_renewal(ballot);
-            return env.out.emit(Event::NotHeld { token, tenure });
+            return self.not_held(env, ballot);
         }
-        env.out.emit(Event::Renewed { token, tenure, ttl, started_at });
+        match renewal.token {
+            Some(token) => env.out.emit(Event::Renewed { token, tenure, ttl, started_at }),
+            None => self.kept.push_back((renewal.label.clone(), tenure, Kept::Renewed)),
+        }
         self.heal(env, now, ballot, refused);
         self.forget_if_done(env, ballot);
     }
@@ -98,6 +107,7 @@ impl Proposer {
             self.heal(env, now, ballot, member);
         }
         if step == Step::Lost && !won {
+            self.undo_renewal(env, ballot);
             self.not_held(env, ballot);
         } else if won {
             self.forget_if_done(env, ballot);
@@ -107,20 +117,29 @@ impl Proposer {
     /// No majority has the tenure any more, so it is over.
     fn not_held(&mut self, env: &mut Env<'_>, ballot: Ballot) {
         let Some((round, renewal)) = self.forget_renewal(ballot) else { return };
-        self.undo_renewal(env, &round, &renewal);
-        env.out.emit(Event::NotHeld { token: renewal.token, tenure: round.tenure });
+        self.answer_not_held(env, renewal, round.tenure);
+    }
+
+    fn answer_not_held(&mut self, env: &mut Env<'_>, renewal: Renewal, tenure: Tenure) {
+        match renewal.token {
+            Some(token) => env.out.emit(Event::NotHeld { token, tenure }),
+            None => self.kept.push_back((renewal.label, tenure, Kept::Over)),
+        }
     }
 
     /// No majority answered in time.
     pub(super) fn renewal_failed(&mut self, env: &mut Env<'_>, ballot: Ballot) {
-        let Some((round, renewal)) = self.forget_renewal(ballot) else { return };
-        self.undo_renewal(env, &round, &renewal);
-        env.out.emit(Event::NoQuorum { token: renewal.token });
+        self.undo_renewal(env, ballot);
+        let Some((_, renewal)) = self.forget_renewal(ballot) else { return };
+        answer_no_quorum(env, renewal.token);
     }
 
     /// What P5 forbids, for its mutant.
-    fn undo_renewal(&self, env: &mut Env<'_>, round: &Round, renewal: &Renewal) {
-        if !env.rules().on(Rule::FailedRenewalIsNotUndone) {
+    fn undo_renewal(&self, env: &mut Env<'_>, ballot: Ballot) {
+        if !env.rules().on(Rule::FailedRenewalIsNotUndone)
+            && let Some(InFlight { round, owner: Owner::Renewal(renewal) }) =
+                self.rounds.get(&ballot)
+        {
             let label = renewal.label.clone();
             env.broadcast(Body::Release { label, tenure: round.tenure });
         }
@@ -147,10 +166,9 @@ impl Proposer {
             if is_due {
                 renewal.resend_at = now.after(pause);
             }
-            let (check_at, token) = (renewal.check_at(env.config, now, round), renewal.token);
+            let check_at = renewal.check_at(env.config, now, round);
             if self.is_released(tenure) {
-                self.forget_renewal(ballot);
-                return env.out.emit(Event::NotHeld { token, tenure });
+                return self.not_held(env, ballot);
             }
             self.round_ends.push(check_at, ballot);
             if is_due {
@@ -210,6 +228,7 @@ impl Proposer {
             unreachable!("a ballot belongs to one round, and a round to one owner");
         };
         self.renewals -= 1;
+        self.keeping -= usize::from(renewal.token.is_none());
         if self.renewals == 0 {
             self.released_elsewhere.clear();
         }
@@ -219,7 +238,7 @@ impl Proposer {
     /// What P8 forbids, for its mutant.
     pub(super) fn release_renewal_of(&mut self, env: &mut Env<'_>, token: Token) {
         let found = self.rounds.values().find_map(|flight| match &flight.owner {
-            Owner::Renewal(renewal) if renewal.token == token => {
+            Owner::Renewal(renewal) if renewal.token == Some(token) => {
                 Some((renewal.label.clone(), flight.round.tenure))
             }
             Owner::Renewal(_) | Owner::Contender(_) => None,
@@ -227,5 +246,11 @@ impl Proposer {
         if let Some((label, tenure)) = found {
             env.broadcast(Body::Release { label, tenure });
         }
+    }
+}
+
+fn answer_no_quorum(env: &mut Env<'_>, token: Option<Token>) {
+    if let Some(token) = token {
+        env.out.emit(Event::NoQuorum { token });
     }
 }

@@ -1,0 +1,269 @@
+//! The ends of standing leases in one acceptor, beside its table (S1 to S4), and when this node
+//! renews them (S5).
+//!
+//! A name has an entry only while its lease stands. All times are in two ordered sets, so that the
+//! next one is found by one comparison and nothing stale is kept.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use core::time::Duration;
+
+use crate::rules::{Rule, Rules};
+use crate::storage::Slot;
+use crate::{Ballot, Config, Instant, Lasts, Standing, Tenure};
+
+/// The most released tenures that are remembered; beyond that, the oldest is forgotten.
+const ENDED_MAX: usize = 1 << 12;
+
+/// The shortest time between two looks at a lease.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+
+/// The end of a standing lease.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Entry {
+    pub(crate) tenure: Tenure,
+    /// [`Instant::MAX`] for never.
+    pub(crate) ends_at: Instant,
+    pub(crate) version: Ballot,
+    /// Whether this acceptor received the operation itself. If not, a member told it the end, and
+    /// the acceptor only renews: another operation may have set a later end (S2).
+    pub(crate) is_voted: bool,
+    /// When this node looks at the lease next; [`Instant::MAX`] if its record outlives its end.
+    renew_at: Instant,
+    /// The record's expiry when that was set. If it has moved, another member has renewed.
+    expiry_seen: Instant,
+    /// Another member has an older end, so this node has to tell it the newer one soon.
+    is_urgent: bool,
+}
+
+/// A Stand, without its name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stand {
+    pub(crate) tenure: Tenure,
+    pub(crate) version: Ballot,
+    pub(crate) lasts: Lasts,
+    pub(crate) is_relayed: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Entries {
+    by_slot: BTreeMap<Slot, Entry>,
+    ends: BTreeSet<(Instant, Slot)>,
+    renewals: BTreeSet<(Instant, Slot)>,
+    /// Tenures that were released a short time ago, and until when they are not healed.
+    ended: VecDeque<(Instant, Tenure)>,
+}
+
+impl Entries {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_slot.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_slot.len()
+    }
+
+    pub(crate) fn get(&self, slot: Slot, tenure: Tenure) -> Option<&Entry> {
+        self.by_slot.get(&slot).filter(|entry| entry.tenure == tenure)
+    }
+
+    #[cfg(feature = "digest")]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Slot, &Entry)> {
+        self.by_slot.iter()
+    }
+
+    /// S1: stores an end, unless a newer one is stored. Returns the version that is stored then.
+    pub(crate) fn stand(
+        &mut self,
+        config: &Config,
+        now: Instant,
+        slot: Slot,
+        expires_at: Instant,
+        stand: Stand,
+    ) -> Ballot {
+        let Stand { tenure, version, lasts, is_relayed } = stand;
+        let stored = self.get(slot, tenure).copied();
+        let follows = config.rules.on(Rule::StandFollowsVersion);
+        if let Some(stored) = stored.filter(|stored| follows && version <= stored.version) {
+            if version < stored.version && is_relayed {
+                self.spread_soon(config, now, slot);
+            }
+            return stored.version;
+        }
+        let entry = Entry {
+            tenure,
+            ends_at: lasts.ends_at(now),
+            version,
+            is_voted: !is_relayed,
+            renew_at: Instant::MAX,
+            expiry_seen: expires_at,
+            is_urgent: false,
+        };
+        self.put(slot, entry);
+        // The first renewal comes early, so that a member that missed the grant is healed soon.
+        self.arm(config, now, slot, expires_at, if stored.is_some() { 2 } else { 8 });
+        version
+    }
+
+    /// S4: a renewal by the holder itself promises it more time than the end that is stored.
+    pub(crate) fn renewed(&mut self, slot: Slot, tenure: Tenure, until: Instant) {
+        if let Some(entry) = self.get(slot, tenure).copied()
+            && entry.ends_at < until
+        {
+            self.put(slot, Entry { ends_at: until, ..entry });
+        }
+    }
+
+    /// S3: the tenure in a slot has been replaced by another one.
+    pub(crate) fn replaced(&mut self, rules: Rules, slot: Slot, by: Option<Tenure>) {
+        let is_other = |entry: &Entry| Some(entry.tenure) != by;
+        if rules.on(Rule::StandEndsWithTenure) && self.by_slot.get(&slot).is_some_and(is_other) {
+            self.remove(slot);
+        }
+    }
+
+    /// S3: the tenure was released. If it stood here, or was never stored here, a Heal that is on
+    /// its way must not store it: see [`Self::is_ended`].
+    pub(crate) fn released(
+        &mut self,
+        config: &Config,
+        now: Instant,
+        slot: Option<Slot>,
+        tenure: Tenure,
+    ) {
+        let stood = slot.filter(|slot| self.get(*slot, tenure).is_some());
+        if stood.is_none() && slot.is_some() {
+            return;
+        }
+        if let Some(slot) = stood
+            && config.rules.on(Rule::StandEndsWithTenure)
+        {
+            self.remove(slot);
+        }
+        while self.ended.front().is_some_and(|(until, _)| *until <= now)
+            || self.ended.len() >= ENDED_MAX
+        {
+            self.ended.pop_front();
+        }
+        self.ended.push_back((now.after(config.cell.max_lease().as_duration()), tenure));
+    }
+
+    /// Whether a tenure was released within the last M. It is over for good, so no Heal stores it.
+    pub(crate) fn is_ended(&self, now: Instant, tenure: Tenure) -> bool {
+        self.ended.iter().any(|(until, ended)| *ended == tenure && now < *until)
+    }
+
+    /// Forgets the entry of a slot.
+    pub(crate) fn remove(&mut self, slot: Slot) {
+        if let Some(entry) = self.by_slot.remove(&slot) {
+            self.ends.remove(&(entry.ends_at, slot));
+            self.renewals.remove(&(entry.renew_at, slot));
+        }
+    }
+
+    /// S2: the next lease whose end has come.
+    pub(crate) fn pop_ended(&mut self, now: Instant) -> Option<(Slot, Entry)> {
+        let (at, slot) = *self.ends.first()?;
+        if now < at {
+            return None;
+        }
+        let entry = *self.by_slot.get(&slot).expect("it has a time, so it has an entry");
+        self.remove(slot);
+        Some((slot, entry))
+    }
+
+    /// Whether an end has come.
+    #[inline]
+    pub(crate) fn has_ended(&self, now: Instant) -> bool {
+        self.ends.first().is_some_and(|(at, _)| *at <= now)
+    }
+
+    /// The next lease that this node has to look at. It is looked at once more only after
+    /// [`Self::arm`].
+    pub(crate) fn pop_renewal(&mut self, now: Instant) -> Option<(Slot, Entry)> {
+        let (at, slot) = *self.renewals.first()?;
+        if now < at {
+            return None;
+        }
+        self.renewals.pop_first();
+        let entry = self.by_slot.get_mut(&slot).expect("it has a time, so it has an entry");
+        entry.renew_at = Instant::MAX;
+        Some((slot, *entry))
+    }
+
+    /// When [`Self::pop_ended`] or [`Self::pop_renewal`] returns something.
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        let next = [self.ends.first(), self.renewals.first()];
+        next.into_iter().flatten().map(|(at, _)| *at).min()
+    }
+
+    /// S5: looks at the lease again when about a `part`th of its record's time has passed. Members
+    /// with a lower place do so earlier, and the others then find that the record was renewed.
+    pub(crate) fn arm(
+        &mut self,
+        config: &Config,
+        now: Instant,
+        slot: Slot,
+        expires_at: Instant,
+        part: u32,
+    ) {
+        let Some(entry) = self.by_slot.get(&slot) else { return };
+        let left = expires_at.since(now);
+        let jitter = jitter(entry.tenure, left / 64);
+        let after = left / part + left / 32 * place(config) + jitter;
+        self.arm_at(slot, expires_at, now.after(after.max(PAUSE_MIN)));
+    }
+
+    /// S5: looks at the lease again after this time. Nothing is to be done if its record outlives
+    /// its end.
+    pub(crate) fn arm_at(&mut self, slot: Slot, expires_at: Instant, at: Instant) {
+        if let Some(entry) = self.by_slot.get(&slot).copied() {
+            let renew_at = if entry.ends_at <= expires_at { Instant::MAX } else { at };
+            let (expiry_seen, is_urgent) = (expires_at, false);
+            self.put(slot, Entry { renew_at, expiry_seen, is_urgent, ..entry });
+        }
+    }
+
+    fn spread_soon(&mut self, config: &Config, now: Instant, slot: Slot) {
+        if let Some(entry) = self.by_slot.get(&slot).copied() {
+            let at = now.after(config.attempt_timeout_min * place(config));
+            let renew_at = entry.renew_at.min(at);
+            self.put(slot, Entry { renew_at, is_urgent: true, ..entry });
+        }
+    }
+
+    fn put(&mut self, slot: Slot, entry: Entry) {
+        self.remove(slot);
+        if entry.is_voted && entry.ends_at < Instant::MAX {
+            self.ends.insert((entry.ends_at, slot));
+        }
+        if entry.renew_at < Instant::MAX {
+            self.renewals.insert((entry.renew_at, slot));
+        }
+        self.by_slot.insert(slot, entry);
+    }
+}
+
+impl Entry {
+    /// What is left until the end; `None` when nothing is.
+    pub(crate) fn left(&self, now: Instant) -> Option<Standing> {
+        let version = self.version;
+        Lasts::until(self.ends_at, now).map(|lasts| Standing { lasts, version })
+    }
+
+    /// Whether this node has to renew now: no other member has, since it last looked.
+    pub(crate) fn is_due(&self, expires_at: Instant) -> bool {
+        self.is_urgent || expires_at <= self.expiry_seen
+    }
+}
+
+/// How many members have a lower id than this node.
+fn place(config: &Config) -> u32 {
+    let before = config.cell.members().iter().take_while(|member| **member < config.node);
+    before.count() as u32
+}
+
+/// Spreads the renewals of leases that began together.
+fn jitter(tenure: Tenure, below: Duration) -> Duration {
+    let mixed = tenure.fence().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58;
+    below * mixed as u32 / 64
+}

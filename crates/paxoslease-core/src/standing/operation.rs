@@ -1,0 +1,171 @@
+//! The operation by which a holder sets the end of its lease (S1, S6): one round of Stand under a
+//! fresh version.
+//!
+//! A majority has to store this very version. An acceptor that has stored or promised a higher
+//! ballot reports it, and the operation begins anew above that. So of two operations of which the
+//! second began after the first was answered, the second has the higher version.
+
+use alloc::vec::Vec;
+
+use crate::outbox::{Body, Token};
+use crate::protocol::proposer::{Env, Proposer};
+use crate::rules::Rule;
+use crate::{Ballot, Event, Instant, Label, Lasts, MemberSet, Tenure, Ttl};
+
+/// How often an operation begins anew above a version that it has learnt.
+const TRIES_MAX: u8 = 16;
+
+/// An operation in flight.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Operation {
+    token: Token,
+    label: Label,
+    tenure: Tenure,
+    lasts: Lasts,
+    /// When its first Stand was sent: the belief counts from here.
+    started_at: Instant,
+    deadline: Instant,
+    /// Acceptors that store this version.
+    stored: MemberSet,
+    /// Acceptors without the tenure.
+    refused: MemberSet,
+    tries: u8,
+}
+
+impl Operation {
+    fn body(&self, version: Ballot) -> Body {
+        let Self { label, tenure, lasts, .. } = self;
+        let (label, tenure, lasts) = (label.clone(), *tenure, *lasts);
+        Body::Stand { label, tenure, version, lasts, is_relayed: false }
+    }
+}
+
+impl Proposer {
+    pub(crate) fn stand(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        token: Token,
+        label: Label,
+        tenure: Tenure,
+        lasts: Lasts,
+    ) {
+        if self.is_released(tenure) {
+            return env.out.emit(Event::NotHeld { token, tenure });
+        }
+        let operation = Operation {
+            token,
+            label,
+            tenure,
+            lasts,
+            started_at: now,
+            deadline: self.deadline(env.config, now, core::time::Duration::ZERO, Ttl::MAX),
+            stored: MemberSet::EMPTY,
+            refused: MemberSet::EMPTY,
+            tries: 0,
+        };
+        self.try_to_stand(env, now, operation);
+    }
+
+    fn try_to_stand(&mut self, env: &mut Env<'_>, now: Instant, mut operation: Operation) {
+        operation.tries += 1;
+        (operation.stored, operation.refused) = (MemberSet::EMPTY, MemberSet::EMPTY);
+        let fresh = if operation.tries > TRIES_MAX { None } else { self.next_tenure(env, now) };
+        let Some(fresh) = fresh else {
+            return env.out.emit(Event::NoQuorum { token: operation.token });
+        };
+        let version = fresh.ballot();
+        let body = operation.body(version);
+        let check_at = now.after(self.attempt_timeout(env.config)).min(operation.deadline);
+        self.operation_ends.push(check_at, version);
+        self.operations.insert(version, operation);
+        env.broadcast(body);
+    }
+
+    pub(crate) fn on_stood(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        member: MemberSet,
+        version: Ballot,
+        stored: Ballot,
+        held: bool,
+    ) {
+        self.observe(stored.counter());
+        let by_majority = env.rules().on(Rule::StandNeedsMajority);
+        let (everyone, quorum) = (env.cell().everyone(), env.cell().quorum());
+        let enough = if by_majority { quorum } else { 1 };
+        let Some(operation) = self.operations.get_mut(&version) else { return };
+        let Operation { token, tenure, started_at, .. } = *operation;
+        if !held {
+            operation.refused = operation.refused.with(member);
+            if everyone.without(operation.refused).len() < quorum {
+                self.operations.remove(&version);
+                env.out.emit(Event::NotHeld { token, tenure });
+            }
+        } else if stored == version || !env.rules().on(Rule::StandFollowsVersion) {
+            operation.stored = operation.stored.with(member);
+            if operation.stored.len() >= enough {
+                let lasts = operation.lasts;
+                self.operations.remove(&version);
+                env.out.emit(Event::Stood { token, tenure, lasts, started_at });
+            }
+        } else if let Some(operation) = self.operations.remove(&version) {
+            self.try_to_stand(env, now, operation);
+        }
+    }
+
+    /// Repeats the Stand to the acceptors that have not answered, until the deadline.
+    pub(crate) fn operation_timed_out(&mut self, env: &mut Env<'_>, now: Instant, version: Ballot) {
+        let Some(operation) = self.operations.get(&version) else { return };
+        let Operation { token, deadline, started_at, .. } = *operation;
+        if now >= deadline {
+            self.operations.remove(&version);
+            return env.out.emit(Event::NoQuorum { token });
+        }
+        let pause = self.pause_since(env.config, now, started_at);
+        self.operation_ends.push(now.after(pause).min(deadline), version);
+        self.resend_operation(env, version, env.cell().everyone().without(self.silent));
+    }
+
+    fn resend_operation(&self, env: &mut Env<'_>, version: Ballot, members: MemberSet) {
+        let Some(operation) = self.operations.get(&version) else { return };
+        let members = members.without(operation.stored).without(operation.refused);
+        if !members.is_empty() {
+            let body = operation.body(version);
+            env.send(members, body);
+        }
+    }
+
+    /// These acceptors are connected again, and may have missed a Stand.
+    pub(crate) fn resend_operations(&self, env: &mut Env<'_>, back: MemberSet) {
+        let mut versions: Vec<Ballot> = self.operations.keys().copied().collect();
+        versions.sort_unstable();
+        for version in versions {
+            self.resend_operation(env, version, back);
+        }
+    }
+
+    /// The versions of the operations in flight.
+    #[cfg(feature = "digest")]
+    pub(crate) fn versions(&self) -> Vec<Ballot> {
+        let mut versions: Vec<Ballot> = self.operations.keys().copied().collect();
+        versions.sort_unstable();
+        versions
+    }
+
+    /// Hashes the operations in the order of their versions, with every set of acceptors mapped.
+    #[cfg(feature = "digest")]
+    pub(crate) fn operations_digest(
+        &self,
+        place: impl Fn(MemberSet) -> MemberSet,
+        hasher: &mut impl core::hash::Hasher,
+    ) {
+        for version in self.versions() {
+            let mut operation = self.operations[&version].clone();
+            operation.stored = place(operation.stored);
+            operation.refused = place(operation.refused);
+            core::hash::Hash::hash(&(version, operation), hasher);
+        }
+    }
+}

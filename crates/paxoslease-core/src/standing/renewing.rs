@@ -1,0 +1,144 @@
+//! What a member does for the standing leases that its acceptor stores: it ends them (S2) and
+//! renews them (S5).
+
+use core::time::Duration;
+
+use crate::outbox::{Body, Event, To};
+use crate::protocol::proposer::{Kept, Renewal};
+use crate::queueing::waiting::Freed;
+use crate::{Instant, Label, Lasts, Shard, Tenure, Ttl};
+
+/// The longest ttl with which members renew a standing lease.
+const BASE_MAX: Ttl = match Ttl::from_millis(15_000) {
+    Some(ttl) => ttl,
+    None => unreachable!(),
+};
+/// The most renewals of standing leases that a shard has in flight.
+const RENEWALS_MAX: usize = 1024;
+/// The pause before a renewal is begun that had no room, or no ballot.
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl Shard {
+    /// The ttl of a standing lease's record: at most 15 s, and at most M.
+    #[must_use]
+    pub fn base_ttl(&self) -> Ttl {
+        BASE_MAX.min(self.config.cell.max_lease())
+    }
+
+    /// S2: ends the leases whose end has come. Every input does this first.
+    #[inline]
+    pub(crate) fn end_standing(&mut self, now: Instant) {
+        if self.acceptor.as_ref().is_some_and(|acceptor| acceptor.standing.has_ended(now)) {
+            self.end_all(now);
+        }
+    }
+
+    #[cold]
+    fn end_all(&mut self, now: Instant) {
+        while let Some(acceptor) = &mut self.acceptor {
+            let Some((slot, entry)) = acceptor.standing.pop_ended(now) else { return };
+            let Some((label, tenure)) = acceptor.end(&self.config, now, slot, entry.tenure) else {
+                continue;
+            };
+            if self.watched {
+                self.out.emit(Event::ExpiredHint { label: label.clone(), tenure });
+            }
+            if self.proposer.has_waiters(label.name()) {
+                // Nodes try one after the other, in the order of the members.
+                let nodes_before = self.place();
+                let freed = Freed { released_here: false, nodes_before, is_turn: false };
+                self.with_proposer(now, |proposer, env| {
+                    proposer.on_freed(env, now, label.name(), freed);
+                });
+            }
+        }
+    }
+
+    fn place(&self) -> usize {
+        let members = self.config.cell.members().iter();
+        members.take_while(|member| **member < self.config.node).count()
+    }
+
+    /// S5: renews the standing leases whose records no other member has renewed.
+    pub(crate) fn renew_standing(&mut self, now: Instant) {
+        loop {
+            let Some(acceptor) = &mut self.acceptor else { return };
+            let Some((slot, entry)) = acceptor.standing.pop_renewal(now) else { return };
+            let stored = acceptor.table().get(slot);
+            let live = stored.and_then(|stored| stored.register.live(now));
+            let Some((label, live)) = stored
+                .map(|stored| &stored.label)
+                .zip(live.filter(|live| live.tenure == entry.tenure))
+            else {
+                acceptor.standing.remove(slot);
+                continue;
+            };
+            let Some(left) = Lasts::until(entry.ends_at, now) else {
+                acceptor.standing.remove(slot);
+                continue;
+            };
+            if !entry.is_due(live.expires_at) {
+                acceptor.standing.arm(&self.config, now, slot, live.expires_at, 2);
+                continue;
+            }
+            let label = label.clone();
+            if self.proposer.keeping() >= RENEWALS_MAX {
+                acceptor.standing.arm_at(slot, live.expires_at, now.after(PAUSE));
+                continue;
+            }
+            let (tenure, ttl) = (entry.tenure, left.capped(self.base_ttl()));
+            self.with_proposer(now, |proposer, env| {
+                let deadline = proposer.deadline(env.config, now, Duration::ZERO, ttl);
+                let renewal = Renewal { token: None, label, deadline, resend_at: now };
+                proposer.renew(env, now, renewal, tenure, ttl);
+            });
+            // Its own acceptor has accepted, so the next look follows from the new expiry.
+            self.look_again(now, tenure, slot);
+        }
+    }
+
+    fn look_again(&mut self, now: Instant, tenure: Tenure, slot: crate::storage::Slot) {
+        let Some(acceptor) = &mut self.acceptor else { return };
+        let Some(stored) = acceptor.table().get(slot) else { return };
+        let live = stored.register.live(now).filter(|live| live.tenure == tenure);
+        if let Some(live) = live
+            && acceptor.standing.get(slot, tenure).is_some()
+        {
+            acceptor.standing.arm(&self.config, now, slot, live.expires_at, 2);
+        }
+    }
+
+    /// Acts on the outcomes of the renewals of standing leases.
+    #[cold]
+    pub(crate) fn settle_kept(&mut self, now: Instant) {
+        while let Some((label, tenure, kept)) = self.proposer.pop_kept() {
+            match kept {
+                Kept::Renewed => self.relay(now, label, tenure),
+                Kept::Over => {
+                    if let Some(acceptor) = &mut self.acceptor
+                        && let Some(slot) = acceptor.table().find(label.name())
+                        && acceptor.standing.get(slot, tenure).is_some()
+                    {
+                        acceptor.standing.remove(slot);
+                    }
+                }
+            }
+        }
+    }
+
+    /// S5: tells the other members the end, so that those that were healed learn it. The clock was
+    /// read up to a granule ago there, so the end gets a granule more.
+    fn relay(&mut self, now: Instant, label: Label, tenure: Tenure) {
+        let granule = self.config.cell.drift().granularity();
+        let Some(acceptor) = &mut self.acceptor else { return };
+        let Some(slot) = acceptor.table().find(label.name()) else { return };
+        let Some(entry) = acceptor.standing.get(slot, tenure).copied() else { return };
+        let others = self.config.cell.everyone();
+        let others = self.own.map_or(others, |own| others.without(own));
+        if let Some(lasts) = Lasts::until(entry.ends_at.after(granule), now) {
+            let version = entry.version;
+            let body = Body::Stand { label, tenure, version, lasts, is_relayed: true };
+            self.out.send(To::Members(others), body);
+        }
+    }
+}
