@@ -486,7 +486,11 @@ impl FrontEnd for Sessions {
         if let Some(claim) = &mut request.claim
             && let (Answer::Granted { tenure, ttl, .. }, Some(label)) = (&answer, &request.label)
         {
-            let until = request.ends_at.unwrap_or_else(|| shard.now().after(ttl.as_duration()));
+            let now = shard.now();
+            let until = match request.lasts {
+                Some(lasts) => lasts.ends_at(now),
+                None => now.after(ttl.as_duration()),
+            };
             claim.granted(label.name(), tenure.fence(), until);
         }
         if let Some(entry) = request.entry.take() {

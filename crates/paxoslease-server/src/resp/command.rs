@@ -113,12 +113,12 @@ const ANY: usize = usize::MAX;
 
 // Those of the hot path come first, because the search begins at the front.
 commands! {
-    Acquire 3..=11 =>
-        "LEASE.ACQUIRE name ttl_ms [HOLDER holder] [WAIT wait_ms] [PERMITS n] [NOTIFY id]"
+    Acquire 3..=12 =>
+        "LEASE.ACQUIRE name ttl_ms [HOLDER holder] [WAIT wait_ms] [PERMITS n] [NOTIFY id] [STANDING]"
         "Acquires a lease, or waits for it: fence, ttl_ms, waited_ms; nil if another holder has it",
     Release 3..=4 => "LEASE.RELEASE name fence [FORCE]"
         "Ends your own tenure, or with FORCE that of another: 1, or 0 if it was over already",
-    Renew 4..=4 => "LEASE.RENEW name fence ttl_ms"
+    Renew 4..=5 => "LEASE.RENEW name fence ttl_ms [STANDING]"
         "Prolongs your own tenure: ttl_ms, counted from before it was sent",
     Get 2..=2 => "LEASE.GET name"
         "The holder of a name, as a majority reported a moment ago: a hint",
@@ -394,7 +394,8 @@ mod tests {
                 })
                 .collect()
         };
-        let acquire = ["name", "ttl_ms", "HOLDERholder?", "WAITwait_ms?", "PERMITSn?", "NOTIFYid?"];
+        let options = ["HOLDERholder?", "WAITwait_ms?", "PERMITSn?", "NOTIFYid?"];
+        let acquire = [&["name", "ttl_ms"], &options[..], &["STANDINGSTANDING?"]].concat();
         assert_eq!(shown(Command::Acquire), acquire);
         assert_eq!(shown(Command::Release), ["name", "fence", "FORCEFORCE?"]);
         let hello = ["protover?", "AUTHusername?", "token?", "SETNAMEclientname?"];

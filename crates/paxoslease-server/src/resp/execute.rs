@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use paxoslease_node::front::{
-    Cursor, Holder, Label, Name, PageMax, Permits, Request as LeaseRequest,
+    Cursor, Holder, Label, Lasts, Name, PageMax, Permits, Request as LeaseRequest,
 };
 use paxoslease_wire::resp::{
     Protocol, Request, put_array, put_bulk, put_error, put_integer, put_simple,
@@ -160,7 +160,7 @@ impl Session {
         }
         let now = turn.shard.now();
         let claim = self.claim(turn)?;
-        let AcquireRequest { name, ttl, .. } = acquire;
+        let AcquireRequest { name, ttl, lasts, .. } = acquire;
         let notify = acquire.notify.map(|id| {
             Box::new(Notify {
                 id: id.into(),
@@ -185,10 +185,9 @@ impl Session {
             turn.common.pending.get(ask).entry = Some(Box::new(Entry { holder, ..entry }));
         }
         let asked = turn.common.pending.get(ask);
-        (asked.waits, asked.claim) = (!wait.is_zero(), claim);
+        (asked.waits, asked.claim, asked.lasts) = (!wait.is_zero(), claim, lasts);
         let lease = (name, holder).into();
         let (permits, is_retried) = (acquire.permits, wait != acquire.wait);
-        let lasts = None;
         let request = LeaseRequest::Acquire { lease, ttl, wait, permits, is_retried, lasts };
         turn.shard.ask(ask as u64, request);
         Ok(())
@@ -255,15 +254,30 @@ impl Session {
 
     fn renew<'a>(&mut self, turn: &mut Turn<'_, '_>, args: &[&'a [u8]]) -> Outcome<'a> {
         let (name, fence, ttl) = (name(args[0])?, fence(args[1])?, ttl(args[2])?);
+        let lasts = match args.get(3) {
+            None => None,
+            Some(option) if option.eq_ignore_ascii_case(b"STANDING") => Some(lasts(args[2])?),
+            Some(option) => return Err(ReplyError::Unexpected(option, Command::Renew.usage())),
+        };
+        let now = turn.shard.now();
         if let Some(quota) = turn.common.rules.quota(self.place()) {
-            quota.renews(name, fence, turn.shard.now().after(ttl));
+            let ends_at = lasts.map_or_else(|| now.after(ttl), |lasts| lasts.ends_at(now));
+            quota.renews(name, fence, ends_at);
         }
         let ask = self.ask(turn, None, None)?;
         if turn.common.audit.is_on() {
             let entry = self.entry(turn.common, Event::Lost, name, Some(fence));
             turn.common.pending.get(ask).entry = Some(Box::new(entry));
         }
-        turn.shard.ask(ask as u64, LeaseRequest::Renew { lease: name.into(), fence, ttl });
+        turn.common.pending.get(ask).lasts = lasts;
+        let lease = name.into();
+        turn.shard.ask(
+            ask as u64,
+            match lasts {
+                None => LeaseRequest::Renew { lease, fence, ttl },
+                Some(lasts) => LeaseRequest::SetEnd { lease, fence, lasts },
+            },
+        );
         Ok(())
     }
 
@@ -421,19 +435,28 @@ struct AcquireRequest<'a> {
     wait: Duration,
     permits: Option<Permits>,
     notify: Option<&'a [u8]>,
+    /// Set for a standing lease.
+    lasts: Option<Lasts>,
 }
 
 impl<'a> AcquireRequest<'a> {
     fn parse(args: &[&'a [u8]]) -> Result<Self, ReplyError<'a>> {
         let (mut holder, mut wait, mut permits, mut notify) = (None, None, None, None);
-        for option in args[2..].chunks(2) {
-            let &[key, value] = option else {
+        let (mut options, mut is_standing) = (&args[2..], false);
+        while let [key, rest @ ..] = options {
+            if key.eq_ignore_ascii_case(b"STANDING") && !is_standing {
+                (is_standing, options) = (true, rest);
+                continue;
+            }
+            let [value, rest @ ..] = rest else {
                 return Err(lone(
-                    option[0],
+                    key,
                     &["HOLDER", "WAIT", "PERMITS", "NOTIFY"],
                     Command::Acquire,
                 ));
             };
+            options = rest;
+            let (key, value) = (*key, *value);
             let before = if key.eq_ignore_ascii_case(b"HOLDER") {
                 holder.replace(value)
             } else if key.eq_ignore_ascii_case(b"WAIT") {
@@ -455,9 +478,13 @@ impl<'a> AcquireRequest<'a> {
         if notify.is_some_and(|id: &[u8]| id.is_empty() || id.len() > NOTIFY_ID_LEN_MAX) {
             return Err(ReplyError::NotifyId(NOTIFY_ID_LEN_MAX));
         }
+        if is_standing && permits.is_some() {
+            return Err(ReplyError::StandingPermit);
+        }
         Ok(Self {
             name: name(args[0])?,
             ttl: ttl(args[1])?,
+            lasts: if is_standing { Some(lasts(args[1])?) } else { None },
             holder: holder.map(Holder::from_utf8).transpose().map_err(ReplyError::Holder)?,
             wait: wait.map(patience).transpose()?.unwrap_or_default(),
             permits: permits.map(permits_of).transpose()?,
@@ -494,6 +521,13 @@ fn pattern_of(bytes: &[u8]) -> Result<NamePattern, ReplyError<'static>> {
 
 fn ttl(bytes: &[u8]) -> Result<Duration, ReplyError<'_>> {
     decimal(bytes).map(Duration::from_millis).ok_or(ReplyError::Ttl(bytes))
+}
+
+/// Zero means for ever. Like a ttl, it has at least 50 ms.
+fn lasts(bytes: &[u8]) -> Result<Lasts, ReplyError<'_>> {
+    let millis = decimal(bytes).ok_or(ReplyError::Ttl(bytes))?;
+    let shortest = if millis == 0 { 0 } else { 50 };
+    Ok(Lasts::from_millis(millis.max(shortest)).unwrap_or(Lasts::FOREVER))
 }
 
 fn fence(bytes: &[u8]) -> Result<u64, ReplyError<'_>> {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease_node::front::{Answer, Instant, Label, Permits, Request, ShardHandle};
+use paxoslease_node::front::{Answer, Instant, Label, Lasts, Permits, Request, ShardHandle};
 use slab::Slab;
 
 use super::redis::{KeyList, OperationId};
@@ -26,8 +26,8 @@ pub(super) struct PendingRequest {
     pub(super) notify: Option<Box<Notify>>,
     /// The list of keys that a page of leases belongs to.
     pub(super) keys: Option<Box<KeyList>>,
-    /// When the lease of a standing acquire ends, if it is granted.
-    pub(super) ends_at: Option<Instant>,
+    /// How long a standing lease lasts that is to be acquired, or whose end is to be set.
+    pub(super) lasts: Option<Lasts>,
     /// The claim of an acquire with a token that has a quota.
     pub(super) claim: Option<Claim>,
     /// What goes to the audit log if it succeeds. That of an acquire is put there once the grant

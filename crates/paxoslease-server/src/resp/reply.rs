@@ -3,16 +3,17 @@
 use std::fmt;
 use std::time::Duration;
 
-use paxoslease_node::front::{Answer, Hint, Label, Sighting, Ttl};
+use paxoslease_node::front::{Answer, Hint, Label, Lasts, Sighting, Ttl};
 use paxoslease_node::{Limit, Quarantine};
 use paxoslease_wire::resp::{
     Protocol, put_array, put_bulk, put_bulk_integer, put_error, put_integer,
 };
 use serde_json::Value;
 
-/// The reply for an answer of the node.
+/// The reply for an answer of the node. `lasts` is set for a standing lease.
 pub(super) fn put_answer(
     answer: &Answer,
+    lasts: Option<Lasts>,
     protocol: Protocol,
     quarantine: Option<Quarantine>,
     out: &mut Vec<u8>,
@@ -22,11 +23,11 @@ pub(super) fn put_answer(
         Answer::Granted { tenure, ttl, waited, permit, .. } => {
             put_array(out, if permit.is_some() { 4 } else { 3 });
             put_fence(out, tenure.fence());
-            put_millis(out, ttl.as_duration());
+            put_integer(out, ttl_shown(*ttl, lasts));
             put_millis(out, *waited);
         }
         Answer::Held(_) | Answer::Inspected(None) => protocol.put_null_array(out),
-        Answer::Renewed { ttl, .. } => put_millis(out, ttl.as_duration()),
+        Answer::Renewed { ttl, .. } => put_integer(out, ttl_shown(*ttl, lasts)),
         Answer::NotHeld => put_error(
             out,
             &"NOTHELD that tenure is over, or never existed; stop relying on it, and acquire again \
@@ -98,7 +99,7 @@ pub(super) fn put_granted(
     id: &[u8],
     fence: u64,
     permit: Option<&Label>,
-    ttl: Ttl,
+    ttl_ms: i64,
     waited: Duration,
     protocol: Protocol,
     out: &mut Vec<u8>,
@@ -107,7 +108,7 @@ pub(super) fn put_granted(
     put_bulk(out, b"lease.granted");
     put_bulk(out, id);
     put_fence(out, fence);
-    put_millis(out, ttl.as_duration());
+    put_integer(out, ttl_ms);
     put_millis(out, waited);
     if let Some(permit) = permit {
         put_bulk(out, permit.name().as_bytes());
@@ -213,6 +214,15 @@ pub(super) fn put_ttl(seen: Option<&Sighting>, out: &mut Vec<u8>) {
 /// As a string: it has 63 bits, and numbers of JavaScript only 53.
 fn put_fence(out: &mut Vec<u8>, fence: u64) {
     put_bulk_integer(out, fence);
+}
+
+/// How long a lease lasts, in milliseconds. A standing lease that lasts for ever has 0, as in the
+/// command that asked for it.
+pub(super) fn ttl_shown(ttl: Ttl, lasts: Option<Lasts>) -> i64 {
+    match lasts {
+        None => i64::from(ttl.as_millis()),
+        Some(lasts) => i64::try_from(lasts.as_millis().unwrap_or(0)).unwrap_or(i64::MAX),
+    }
 }
 
 /// Rounded down, as T2 demands for the time that a request waited.

@@ -83,6 +83,8 @@ pub(super) enum ReplyError<'a> {
     NotifyNeedsResp3,
     #[error("ERR NOTIFY needs WAIT: it announces the end of an acquire that had to wait")]
     NotifyNeedsWait,
+    #[error("ERR a semaphore has no standing permits; leave out PERMITS or STANDING")]
+    StandingPermit,
     #[error("ERR an id for NOTIFY has 1 to {0} bytes")]
     NotifyId(usize),
     #[error("ERR an acquire with that id for NOTIFY is under way on this connection; give another")]

@@ -13,7 +13,7 @@ use super::output::Output;
 use super::pending::{Notify, Owner, PendingRequest, RequestId};
 use super::redis::{self, Channel, OperationId};
 use super::reply::{
-    put_answer, put_granted, put_hint, put_missed, put_stopping, put_timeout, put_ttl,
+    put_answer, put_granted, put_hint, ttl_shown, put_missed, put_stopping, put_timeout, put_ttl,
 };
 use super::reply_error::ReplyError;
 use super::{Common, Turn};
@@ -225,7 +225,7 @@ impl Session {
                 turn.common.pending.remove(ask);
                 turn.common.scratch.clear();
                 let page = Answer::Listed { leases, next };
-                put_answer(&page, expected.protocol, None, &mut turn.common.scratch);
+                put_answer(&page, None, expected.protocol, None, &mut turn.common.scratch);
                 State::Bytes(turn.common.scratch.as_slice().into())
             }
             answer => State::Answered(ask, answer),
@@ -248,7 +248,8 @@ impl Session {
             expected.state = State::Bytes((*b"+QUEUED\r\n").into());
             self.settled(turn, place);
         }
-        let PendingRequest { owner, label, notify, .. } = turn.common.pending.get(ask);
+        let PendingRequest { owner, label, notify, lasts, .. } = turn.common.pending.get(ask);
+        let lasts = *lasts;
         *owner = Owner::Push { session: self.conn.index() };
         if let (Some(label), Some(notify)) = (label, notify) {
             let now = turn.shard.now();
@@ -256,7 +257,6 @@ impl Session {
             let wait = notify.patient_until.since(now);
             let (lease, ttl) = ((label.name(), label.holder()).into(), notify.ttl);
             let (permits, is_retried) = (notify.permits, false);
-            let lasts = None;
             let request = Request::Acquire { lease, ttl, wait, permits, is_retried, lasts };
             turn.shard.ask(ask as u64, request);
         }
@@ -295,7 +295,10 @@ impl Session {
                         Answer::Inspected(seen) if turn.common.pending.get(ask).only_ttl => {
                             put_ttl(seen.as_ref(), out);
                         }
-                        answer => put_answer(answer, protocol, quarantine, out),
+                        answer => {
+                            let lasts = turn.common.pending.get(ask).lasts;
+                            put_answer(answer, lasts, protocol, quarantine, out);
+                        }
                     }
                     if let Answer::Granted { permit: Some(_), .. } = answer
                         && let Some(label) = &turn.common.pending.get(ask).label
@@ -320,13 +323,14 @@ impl Session {
     pub(super) fn notified(&mut self, common: &mut Common, ask: RequestId, answer: &Answer) {
         self.inflight -= 1;
         let out = &mut self.output.bytes;
-        let PendingRequest { notify, label, .. } = common.pending.get(ask);
+        let PendingRequest { notify, label, lasts, .. } = common.pending.get(ask);
         if let Some(notify) = notify {
             self.notifies.remove(&notify.id);
             match *answer {
                 Answer::Granted { tenure, ttl, waited, permit, .. } => {
                     let (fence, waited) = (tenure.fence(), waited + notify.waited);
                     let permit = permit.and(label.as_ref());
+                    let ttl = ttl_shown(ttl, *lasts);
                     put_granted(&notify.id, fence, permit, ttl, waited, self.protocol, out);
                     self.output.granted(ask, fence);
                     return self.touch(common);

@@ -407,7 +407,7 @@ impl Session {
                 self.admit_key(turn, Verb::Acquire, name.as_str())?;
                 let (ttl, lasts) = span(turn.common, *ends_at, now)?;
                 pending.claim = self.claim(turn)?;
-                pending.ends_at = lasts.map(|_| *ends_at);
+                pending.lasts = lasts;
                 pending.label = Some(Label::new(name, holder(value)));
                 entry = (Event::Granted, None);
                 let (wait, permits, is_retried) = (Duration::ZERO, None, false);
@@ -559,7 +559,7 @@ impl Session {
         roll_back(turn, &mut operation);
         let quarantine = turn.common.quarantine(turn.shard);
         let mut text = Vec::new();
-        put_answer(failure, Protocol::Resp2, quarantine, &mut text);
+        put_answer(failure, None, Protocol::Resp2, quarantine, &mut text);
         // The text without the frame of an error.
         let text = text.strip_prefix(b"-").unwrap_or(&text).trim_ascii_end().to_vec();
         self.finish(turn, id, operation, &Reply::Error(text));
