@@ -53,6 +53,7 @@ impl NodeStatus {
             peers: list(&fields["peers"]).iter().map(peer).collect(),
             leases: field(&fields, "leases"),
             acceptor_bytes: field(&fields, "acceptor_bytes"),
+            standing: field(&fields, "standing"),
             waiters: field(&fields, "waiters"),
             waiting: list(&fields["waiting"]).iter().map(queued).collect(),
             guards: field(&fields, "guards"),

@@ -39,6 +39,8 @@ pub struct Status {
     pub leases: u64,
     /// Heap bytes of these names.
     pub acceptor_bytes: u64,
+    /// Standing leases among them, which the members renew.
+    pub standing: u64,
     /// Requests that wait for a lease at the node.
     pub waiters: u64,
     /// Some of the names that they wait for, those with the most waiters first.

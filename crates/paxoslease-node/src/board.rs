@@ -55,6 +55,7 @@ impl Board {
             join(parts.iter().map(|(_, part)| part))
         };
         gauge!("paxoslease_leases").set(whole.leases as f64);
+        gauge!("paxoslease_standing_leases").set(whole.standing as f64);
         gauge!("paxoslease_waiters").set(whole.waiters as f64);
         gauge!("paxoslease_acceptor_bytes").set(whole.acceptor_bytes as f64);
         gauge!("paxoslease_ballots_remaining_ratio").set(whole.ballots_remaining_ratio);
@@ -113,6 +114,7 @@ fn join_two(mut one: ShardStatus, other: ShardStatus) -> ShardStatus {
     one.longest_turn = one.longest_turn.max(other.longest_turn);
     one.leases += other.leases;
     one.acceptor_bytes += other.acceptor_bytes;
+    one.standing += other.standing;
     one.waiters += other.waiters;
     one.waiting.extend(other.waiting);
     one.waiting.sort_by_key(|queued| std::cmp::Reverse(queued.waiters));

@@ -11,6 +11,7 @@ mod peers;
 mod requests;
 mod semaphores;
 mod sockets;
+mod standing;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -43,6 +44,7 @@ pub(crate) use peers::{Identity, PeerTimeouts, Peers};
 use semaphores::Semaphores;
 pub(crate) use sockets::Sockets;
 pub use sockets::{ConnId, Connections};
+use standing::StandingRequests;
 
 use crate::board::{Board, QUEUED_NAMES_MAX, ShardStatus};
 use crate::clock::CounterBound;
@@ -100,6 +102,7 @@ pub(crate) struct Driver {
     handing_over: Vec<Guard>,
     lists: Lists,
     semaphores: Semaphores,
+    standing: StandingRequests,
     /// Answers for front-ends and other threads.
     answers: Vec<(ReplyTo, Answer)>,
     /// Shards whose front-ends want hints, and the new hints.
@@ -145,6 +148,7 @@ impl Driver {
             handing_over: Vec::new(),
             lists: Lists::default(),
             semaphores: Semaphores::default(),
+            standing: StandingRequests::default(),
             answers: Vec::new(),
             hinted: Vec::new(),
             hints: Vec::new(),
@@ -569,6 +573,7 @@ impl Driver {
             peers: self.peers.status(now),
             leases: self.shard.entries() as u64,
             acceptor_bytes: self.shard.acceptor_bytes() as u64,
+            standing: self.shard.standing_count() as u64,
             waiters: self.shard.waiters() as u64,
             waiting: self.waiting(),
             rates: self.counters.rates,

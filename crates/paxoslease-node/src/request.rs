@@ -44,6 +44,8 @@ impl ReplyTo {
     pub(crate) const EMBEDDED: u16 = 0x7ffe;
     /// The origin of requests for the permits of a semaphore, within a shard.
     pub(crate) const PERMITS: u16 = 0x7ffd;
+    /// The origin of the steps of requests about standing leases, within a shard.
+    pub(crate) const STANDING: u16 = 0x7ffc;
 
     pub(crate) fn token(self, kind: RequestKind) -> Token {
         debug_assert!(self.id < REQUEST_IDS_MAX && self.origin <= Self::REMOTE);

@@ -6,6 +6,7 @@ mod reconnect;
 mod remote;
 mod scenes;
 mod semaphores;
+mod standing;
 mod status;
 mod swarm;
 

@@ -38,8 +38,9 @@ impl Driver {
                 let acquire = PermitAcquire::new(token, label, permits, ttl);
                 return self.acquire_permit(now, acquire, wait);
             }
-            Request::Acquire { lasts: Some(_), .. } | Request::SetEnd { .. } => {
-                return self.reply(now, token, Answer::NoQuorum);
+            Request::Acquire { lease, wait, permits: None, lasts: Some(lasts), .. } => {
+                let label = Label::new(lease.name(), lease.holder());
+                return self.acquire_standing(now, token, label, lasts, wait);
             }
             Request::Acquire { lease, ttl, wait, permits: None, .. } => {
                 let (name, holder) = (lease.name(), lease.holder());
@@ -52,7 +53,18 @@ impl Driver {
                 None => return self.reply(now, token, Answer::NotHeld),
                 Some(tenure) => {
                     let (name, holder) = (lease.name(), lease.holder());
+                    if let Some(lasts) = self.later_end(now, name, tenure, ttl) {
+                        let label = Label::new(name, holder);
+                        return self.set_end(now, token, label, tenure, lasts);
+                    }
                     self.shard.renew(now, Renew { token, name, holder, tenure, ttl }).err()
+                }
+            },
+            Request::SetEnd { lease, fence, lasts } => match Tenure::from_fence(fence) {
+                None => return self.reply(now, token, Answer::NotHeld),
+                Some(tenure) => {
+                    let label = Label::new(lease.name(), lease.holder());
+                    return self.set_end(now, token, label, tenure, lasts);
                 }
             },
             Request::Release { lease, fence } => match Tenure::from_fence(fence) {
@@ -90,6 +102,9 @@ impl Driver {
             let token = from.token(kind);
             if let Some(slot) = self.semaphores.slot_of(token) {
                 return self.permit_decided(now, slot, answer);
+            }
+            if let Some(slot) = self.standing.slot_of(token) {
+                return self.withdraw_standing(now, slot, answer);
             }
             if self.shard.abandon(now, name, token) {
                 return self.reply(now, token, answer);
@@ -151,6 +166,9 @@ impl Driver {
         let (to, kind) = ReplyTo::of(token);
         if to.origin == ReplyTo::PERMITS {
             return self.permit_answered(now, to.id, answer);
+        }
+        if to.origin == ReplyTo::STANDING {
+            return self.standing_answered(now, to.id, answer);
         }
         let outcome = outcome_of(&answer);
         let is_heard = if to.origin == ReplyTo::EMBEDDED {

@@ -52,7 +52,7 @@ fn a_tenure_is_renewed_and_released_through_any_node() {
     let Answer::Held(by) = block_on(acquire(&remotes[2], "x", "", Duration::ZERO)) else {
         panic!("it is held")
     };
-    assert_eq!((by.tenure.fence(), by.label.holder().as_str()), (fence, "me"));
+    assert_eq!((by.tenure.fence(), by.label.holder().to_string()), (fence, "me".to_owned()));
     let Answer::Inspected(Some(seen)) = inspect(&remotes[2], "x") else { panic!("it is held") };
     assert_eq!(seen.tenure.fence(), fence);
     let released = Answer::Released { held: true, confirmed: true };
