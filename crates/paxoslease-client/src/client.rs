@@ -173,6 +173,27 @@ impl Client {
         block_on(self.renew(name, fence, ttl))
     }
 
+    /// Has the members of the cell keep a tenure that was granted to this holder, for this long from
+    /// now on and without renewals: a standing lease. It may last longer than the cell's longest
+    /// ttl, and is lost early if a majority of members crashes within seconds. It ends sooner if it
+    /// is released.
+    ///
+    /// # Errors
+    /// When that tenure is over, or no node answers. The old end or the new one may be in force
+    /// then.
+    pub async fn keep(&self, name: &str, fence: u64, lasts: Duration) -> Result<(), RenewError> {
+        Name::new(name).map_err(AskError::Name)?;
+        // Zero would mean for ever.
+        let millis = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX).max(1);
+        let name = name.into();
+        self.shared.ask(|reply| Command::Query(Query::Keep { name, fence, millis, reply })).await
+    }
+
+    /// Like [`Self::keep`], but blocks this thread.
+    pub fn keep_blocking(&self, name: &str, fence: u64, lasts: Duration) -> Result<(), RenewError> {
+        block_on(self.keep(name, fence, lasts))
+    }
+
     /// Releases a tenure that was granted to this holder, here or in another process. The holder
     /// must have stopped using the lease before. A [`LeaseGuard`](crate::LeaseGuard) does all that.
     ///

@@ -23,12 +23,29 @@ pub(crate) enum Command {
     Stop,
 }
 
-/// A question to one node, for a hint.
+/// A question to one node, most for a hint.
 #[derive(Debug)]
 pub(crate) enum Query {
-    Get { name: Box<str>, reply: Reply<Option<LeaseInfo>> },
-    List { from: PageStart, prefix: Box<str>, count: u32, reply: Reply<Page> },
-    Status { reply: Reply<NodeStatus> },
+    Get {
+        name: Box<str>,
+        reply: Reply<Option<LeaseInfo>>,
+    },
+    List {
+        from: PageStart,
+        prefix: Box<str>,
+        count: u32,
+        reply: Reply<Page>,
+    },
+    Status {
+        reply: Reply<NodeStatus>,
+    },
+    /// Has the members keep a tenure of this caller for so long.
+    Keep {
+        name: Box<str>,
+        fence: u64,
+        millis: u64,
+        reply: Reply<(), RenewError>,
+    },
 }
 
 impl Query {
@@ -38,6 +55,7 @@ impl Query {
             Self::Get { reply, .. } => reply.send(Err(error)).is_err(),
             Self::List { reply, .. } => reply.send(Err(error)).is_err(),
             Self::Status { reply } => reply.send(Err(error)).is_err(),
+            Self::Keep { reply, .. } => reply.send(Err(RenewError::Ask(error))).is_err(),
         };
     }
 }

@@ -65,6 +65,14 @@ pub struct Sighting {
 }
 
 impl Sighting {
+    /// What was left of the lease: of its record, or until the end of a standing lease.
+    #[must_use]
+    pub fn lasts(&self) -> Lasts {
+        let record = || Lasts::from_millis(self.remaining.as_millis().into());
+        let standing = self.standing.map(|standing| standing.lasts);
+        standing.or_else(record).expect("a ttl is not zero")
+    }
+
     pub(crate) fn seen(&self) -> Seen<'_> {
         Seen { tenure: self.tenure, remaining: self.remaining, holder: self.label.holder() }
     }

@@ -34,7 +34,8 @@ pub struct LeaseInfo {
     pub holder: String,
     /// The fence of that tenure. Only its holder may renew or release it.
     pub fence: u64,
-    /// How long the lease lasted unless renewed, when it was seen.
+    /// How long the lease lasted unless renewed, when it was seen; [`Duration::MAX`] for a standing
+    /// lease without an end.
     pub remaining: Duration,
 }
 
@@ -44,7 +45,7 @@ impl From<Sighting> for LeaseInfo {
             name: seen.label.name().to_string(),
             holder: seen.label.holder().to_string(),
             fence: seen.tenure.fence(),
-            remaining: seen.remaining.as_duration(),
+            remaining: seen.lasts().as_millis().map_or(Duration::MAX, Duration::from_millis),
         }
     }
 }

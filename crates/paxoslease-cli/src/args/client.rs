@@ -180,7 +180,8 @@ pub(crate) struct LockArgs {
     /// Keep the lease this long even if CMD ends
     ///
     /// At least this long after the lease was granted. If CMD ends earlier, the lease is not
-    /// released, but expires. At most max_lease. This is also the ttl.
+    /// released, but expires. This is also the ttl. If it is longer than max_lease, the nodes keep
+    /// the lease among themselves: it is then lost if a majority of them crashes within seconds.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "ttl")]
     pub(crate) keep: Option<Duration>,
 

@@ -4,7 +4,9 @@
 //! usage, and those of `sysexits.h` for the rest. The library's errors say what happened; this
 //! module adds what to do next.
 
-use paxoslease_client::{AcquireError, AskError, LeaseInfo, ReleaseError, RenewError};
+use std::time::Duration;
+
+use paxoslease_client::{AcquireError, AskError, LeaseInfo, ReleaseError, RenewError, TtlError};
 
 use super::text::{plain, quoted, span};
 use crate::args::WaitArgs;
@@ -27,11 +29,13 @@ const DENIED: u8 = 77;
 pub(crate) struct Failure {
     pub(crate) code: u8,
     message: String,
+    /// The longest ttl of the cell, if the ttl was longer.
+    pub(crate) max_lease: Option<Duration>,
 }
 
 impl Failure {
     pub(crate) fn new(code: u8, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
+        Self { code, message: message.into(), max_lease: None }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
@@ -68,7 +72,13 @@ impl Failure {
                 let then = if waited { "wait longer with --wait" } else { "wait with --wait 30s" };
                 Self::new(conflict, format!("{}; {then}", held(&name, holder.as_ref())))
             }
-            AcquireError::Ttl(problem) => Self::usage(format!("--ttl: {problem}")),
+            AcquireError::Ttl(problem) => {
+                let max_lease = match problem {
+                    TtlError::TooLong { max_lease, .. } => Some(max_lease.as_duration()),
+                    TtlError::TooShort(_) => None,
+                };
+                Self { max_lease, ..Self::usage(format!("--ttl: {problem}")) }
+            }
             AcquireError::Permits(_) => Self::usage(format!("--permits: {error}")),
             AcquireError::Holder(problem) => Self::usage(format!("--holder: {problem}")),
             AcquireError::Ask(error) => error.into(),
@@ -166,7 +176,7 @@ impl From<ReleaseError> for Failure {
                 Self::new(1, format!("{} is not held with fence {fence}: {why}", quoted(&name)))
             }
             ReleaseError::Unconfirmed(error) => {
-                let Self { code, message } = error.into();
+                let Self { code, message, .. } = error.into();
                 // Bad usage releases nothing, so the lease is as it was.
                 let then = if code == USAGE { "" } else { ". The lease ends after its ttl" };
                 Self::new(code, format!("{message}{then}"))

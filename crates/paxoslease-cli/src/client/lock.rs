@@ -22,11 +22,26 @@ pub(crate) fn run(mut args: LockArgs) -> anyhow::Result<Verdict> {
     if let Some(line) = args.shell.take() {
         args.command = vec!["sh".into(), "-c".into(), line];
     }
-    let policy = policy(&args.loss, args.lease.ttl)?;
+    let mut policy = policy(&args.loss, args.lease.ttl)?;
     let client = connect(&args.cell)?;
     let events = Events::begin()?;
-    let won = win(&client, &events, &args.lease, &args.wait, |acquire| acquire.into_future());
-    let mut lease = paxoslease_client::block_on(won).map_err(|failure| match args.keep {
+    let win = |args: &LockArgs| {
+        let won = win(&client, &events, &args.lease, &args.wait, |acquire| acquire.into_future());
+        paxoslease_client::block_on(won)
+    };
+    let mut won = win(&args);
+    if let (Err(failure), Some(keep)) = (&won, args.keep)
+        && let Some(max_lease) = failure.max_lease
+    {
+        // Longer than any lease: the members keep it, and until then it is renewed.
+        args.lease.ttl = max_lease;
+        policy = supervise::policy(&args.loss, max_lease)?;
+        won = win(&args).and_then(|lease| {
+            let kept = client.keep_blocking(&args.lease.name, lease.fence(), keep);
+            kept.map(|()| lease).map_err(Failure::from)
+        });
+    }
+    let mut lease = won.map_err(|failure| match args.keep {
         Some(_) => failure.about("--ttl", "--keep"),
         None => failure,
     })?;

@@ -34,6 +34,7 @@ fn is_hidden(c: char) -> bool {
 pub(crate) fn span(span: Duration) -> String {
     let (secs, millis) = (span.as_secs(), span.as_millis());
     match secs {
+        u64::MAX => "for ever".to_owned(),
         0 if millis == 0 && !span.is_zero() => format!("{} µs", span.as_micros()),
         0 => format!("{millis} ms"),
         1..60 if span.subsec_millis() < 100 => format!("{secs} s"),
@@ -45,7 +46,7 @@ pub(crate) fn span(span: Duration) -> String {
 
 /// The same without spaces, for columns.
 pub(crate) fn short(length: Duration) -> String {
-    span(length).replace(' ', "")
+    if length == Duration::MAX { "-".to_owned() } else { span(length).replace(' ', "") }
 }
 
 #[cfg(test)]

@@ -256,7 +256,11 @@ fn lease_info(
     fence: Option<Value<'_>>,
     ttl_ms: Option<Value<'_>>,
 ) -> Option<LeaseInfo> {
-    let remaining = Duration::from_millis(ttl_ms?.decimal()?);
+    let ttl_ms = ttl_ms?;
+    let remaining = match ttl_ms.integer() {
+        Some(-1) => Duration::MAX,
+        _ => Duration::from_millis(ttl_ms.decimal()?),
+    };
     Some(LeaseInfo { name, holder, fence: fence?.decimal()?, remaining })
 }
 

@@ -95,6 +95,13 @@ impl Engine {
                 let page = protocol::parse_list(session.number, value);
                 self.answer_query(reply, page);
             }
+            Query::Keep { reply, .. } => {
+                let kept = value.integer().map(drop).ok_or_else(|| unexpected("LEASE.RENEW"));
+                if let Err(error) = &kept {
+                    self.distrust(error.clone());
+                }
+                let _left = reply.send(kept.map_err(RenewError::Ask));
+            }
             Query::Status { reply } => {
                 let fields = value.items().map(|_| protocol::owned_value(value));
                 let status = fields.map(|fields| NodeStatus::new(session.endpoint.clone(), fields));
@@ -157,6 +164,9 @@ impl Engine {
                     Refusal::Ttl => RenewError::Ttl(self.too_long(ttl)),
                     refusal => RenewError::Ask(refusal.into_ask_error()),
                 }));
+            }
+            (NodeRequest::Query(Query::Keep { name, fence, reply, .. }), Refusal::NotHeld) => {
+                let _left = reply.send(Err(RenewError::NotHeld { name: name.into(), fence }));
             }
             (NodeRequest::Release(release), Refusal::NotHeld) => {
                 release.over(ReleaseOutcome::NotHeld);

@@ -49,7 +49,7 @@ impl NodeRequest {
     /// Whether a node needs other nodes to answer.
     pub(super) const fn needs_majority(&self) -> bool {
         match self {
-            Self::Query(query) => matches!(query, Query::Get { .. }),
+            Self::Query(query) => matches!(query, Query::Get { .. } | Query::Keep { .. }),
             Self::Cancel(_) | Self::Ping => false,
             _ => true,
         }
@@ -148,6 +148,10 @@ impl Engine {
                 put(out, &[&[Text("LEASE.LIST"), Text(cursor)], &words[..]].concat());
             }
             NodeRequest::Query(Query::Status { .. }) => put_status(out),
+            NodeRequest::Query(Query::Keep { name, fence, millis, .. }) => {
+                let words = [Text(name), Number(*fence), Number(*millis), Text("STANDING")];
+                put(out, &[&[Text("LEASE.RENEW")], &words[..]].concat());
+            }
             NodeRequest::Ping => put(out, &[Text("PING")]),
         }
         true

@@ -183,13 +183,15 @@ pub(super) struct Lease {
     pub(super) name: String,
     pub(super) holder: String,
     pub(super) fence: String,
-    pub(super) ttl_ms: u64,
+    /// -1 for ever.
+    pub(super) ttl_ms: i64,
 }
 
 impl From<paxoslease_node::LeaseInfo> for Lease {
     fn from(seen: paxoslease_node::LeaseInfo) -> Self {
         let paxoslease_node::LeaseInfo { name, holder, fence, remaining } = seen;
-        Self { name, holder, fence: fence.to_string(), ttl_ms: millis_down(remaining) }
+        let ttl_ms = i64::try_from(remaining.as_millis()).unwrap_or(-1);
+        Self { name, holder, fence: fence.to_string(), ttl_ms }
     }
 }
 

@@ -144,7 +144,10 @@ fn state(up: bool, quarantine: Duration) -> String {
 }
 
 fn lease_row(lease: &Lease) -> String {
-    let left = format!("{:.1} s", Duration::from_millis(lease.ttl_ms).as_secs_f64());
+    let left = match u64::try_from(lease.ttl_ms) {
+        Ok(millis) => format!("{:.1} s", Duration::from_millis(millis).as_secs_f64()),
+        Err(_) => "for ever".to_owned(),
+    };
     row(&[&lease.name, &lease.holder, &lease.fence, &left])
 }
 

@@ -449,11 +449,7 @@ impl<'a> AcquireRequest<'a> {
                 continue;
             }
             let [value, rest @ ..] = rest else {
-                return Err(lone(
-                    key,
-                    &["HOLDER", "WAIT", "PERMITS", "NOTIFY"],
-                    Command::Acquire,
-                ));
+                return Err(lone(key, &["HOLDER", "WAIT", "PERMITS", "NOTIFY"], Command::Acquire));
             };
             options = rest;
             let (key, value) = (*key, *value);

@@ -166,9 +166,7 @@ impl Session {
     /// The keys of an operation.
     fn keys(&self, turn: &Turn<'_, '_>, named: &[&[u8]]) -> Result<Keys, Stop> {
         let mut keys = Keys::new(self.database, turn.common.server.config.redis.testing);
-        for key in named {
-            keys.place(key)?;
-        }
+        named.iter().try_for_each(|key| keys.want(key))?;
         Ok(keys)
     }
 
@@ -203,8 +201,15 @@ impl Session {
             _ => scripts.named(args[0])?,
         };
         let (named, rest) = args[2..].split_at(count);
-        let mut keys = self.keys(turn, named)?;
+        // Some libraries pass other things than keys. Which they are shows when the script is run.
+        let mut keys = self.keys(turn, &[])?;
         keys.is_script = true;
+        for key in named {
+            let is_key = keys.place(key).is_ok();
+            if is_key && script.class() == script::Class::Several {
+                keys.want(key)?;
+            }
+        }
         let owned = |args: &[&[u8]]| args.iter().map(|arg| arg.to_vec()).collect();
         let first =
             if script.class() == script::Class::Read { First::AskQuorum } else { First::LookHere };

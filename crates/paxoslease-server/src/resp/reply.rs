@@ -130,7 +130,7 @@ pub(super) fn put_hint(hint: &Hint, protocol: Protocol, out: &mut Vec<u8>) {
             put_bulk(out, seen.label.name().as_bytes());
             put_bulk(out, seen.label.holder().as_bytes());
             put_fence(out, seen.tenure.fence());
-            put_integer(out, seen.remaining.as_millis().into());
+            put_integer(out, left_ms(seen));
         }
         Hint::Freed(label) => {
             protocol.put_push(out, 2);
@@ -186,7 +186,7 @@ fn put_listed(seen: &Sighting, protocol: Protocol, out: &mut Vec<u8>) {
             put_bulk(out, seen.label.name().as_bytes());
             put_bulk(out, seen.label.holder().as_bytes());
             put_fence(out, seen.tenure.fence());
-            put_integer(out, seen.remaining.as_millis().into());
+            put_integer(out, left_ms(seen));
         }
         Protocol::Resp3 => {
             protocol.put_map(out, 4);
@@ -203,17 +203,22 @@ fn put_seen(seen: &Sighting, out: &mut Vec<u8>) {
     put_bulk(out, b"fence");
     put_fence(out, seen.tenure.fence());
     put_bulk(out, b"ttl_ms");
-    put_integer(out, seen.remaining.as_millis().into());
+    put_integer(out, left_ms(seen));
 }
 
 /// The reply to LEASE.TTL, as with Redis' PTTL.
 pub(super) fn put_ttl(seen: Option<&Sighting>, out: &mut Vec<u8>) {
-    put_integer(out, seen.map_or(-2, |seen| seen.remaining.as_millis().into()));
+    put_integer(out, seen.map_or(-2, left_ms));
 }
 
 /// As a string: it has 63 bits, and numbers of JavaScript only 53.
 fn put_fence(out: &mut Vec<u8>, fence: u64) {
     put_bulk_integer(out, fence);
+}
+
+/// What is left of a lease, as with Redis' PTTL: -1 for ever.
+fn left_ms(seen: &Sighting) -> i64 {
+    seen.lasts().as_millis().map_or(-1, |millis| i64::try_from(millis).unwrap_or(i64::MAX))
 }
 
 /// How long a lease lasts, in milliseconds. A standing lease that lasts for ever has 0, as in the

@@ -13,7 +13,7 @@ use super::output::Output;
 use super::pending::{Notify, Owner, PendingRequest, RequestId};
 use super::redis::{self, Channel, OperationId};
 use super::reply::{
-    put_answer, put_granted, put_hint, ttl_shown, put_missed, put_stopping, put_timeout, put_ttl,
+    put_answer, put_granted, put_hint, put_missed, put_stopping, put_timeout, put_ttl, ttl_shown,
 };
 use super::reply_error::ReplyError;
 use super::{Common, Turn};

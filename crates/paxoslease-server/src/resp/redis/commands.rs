@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use paxoslease_node::front::Instant;
 
-use super::keys::{Keys, State, Stop, millis_left, wrong_type};
+use super::keys::{DATABASES, Keys, State, Stop, millis_left, wrong_type};
 use super::script::{Fault, Reply, Store};
 
 /// The longest value, which is the holder of a lease.
@@ -171,6 +171,11 @@ impl Keys {
                 }
                 _ => Ok(Reply::Integer(0)),
             },
+            ("select", [index]) if self.is_script => {
+                let index = u8::try_from(integer(index)?).ok().filter(|index| *index < DATABASES);
+                self.database = index.ok_or_else(|| error("ERR DB index is out of range"))?;
+                Ok(Reply::Status(b"OK".to_vec()))
+            }
             ("publish", [channel, message]) => {
                 self.published.push((channel.to_vec(), message.to_vec()));
                 Ok(Reply::Integer(0))

@@ -75,9 +75,13 @@ pub(super) struct Key {
     pub(super) key: Vec<u8>,
     /// The name of its lease.
     pub(super) name: String,
+    /// The database that the key is of.
+    database: u8,
     known: Option<Known>,
     state: State,
     is_read: bool,
+    /// Whether the operation needs to know it. Some libraries pass other things as keys.
+    is_wanted: bool,
 }
 
 /// What must happen to the lease of a key.
@@ -121,7 +125,10 @@ impl From<Fault> for Stop {
 
 /// The keys, and what the current evaluation has published.
 pub(in super::super) struct Keys {
-    database: u8,
+    /// The database of the connection.
+    own_database: u8,
+    /// The database of the keys that follow: a script may choose another.
+    pub(super) database: u8,
     pub(super) now: Instant,
     pub(super) keys: Vec<Key>,
     /// Channels and messages.
@@ -137,6 +144,7 @@ pub(in super::super) struct Keys {
 impl Keys {
     pub(super) const fn new(database: u8, is_testing: bool) -> Self {
         Self {
+            own_database: database,
             database,
             now: Instant::ZERO,
             keys: Vec::new(),
@@ -149,7 +157,8 @@ impl Keys {
 
     /// The place of a key, which is added if it is new.
     pub(super) fn place(&mut self, key: &[u8]) -> Result<usize, Stop> {
-        if let Some(place) = self.keys.iter().position(|known| known.key == key) {
+        let is_it = |known: &Key| known.database == self.database && known.key == key;
+        if let Some(place) = self.keys.iter().position(is_it) {
             return Ok(place);
         }
         if self.keys.len() == self.max {
@@ -158,14 +167,28 @@ impl Keys {
         let name = lease_name(self.database, key).map_err(|error| {
             Stop::Error(format!("NAME a key here is the name of a lease: {error}"))
         })?;
-        let (known, state) = (None, State::Absent);
-        self.keys.push(Key { key: key.to_vec(), name, known, state, is_read: false });
+        self.keys.push(Key {
+            key: key.to_vec(),
+            name,
+            database: self.database,
+            known: None,
+            state: State::Absent,
+            is_read: false,
+            is_wanted: false,
+        });
         Ok(self.keys.len() - 1)
+    }
+
+    /// Adds a key that the operation needs to know.
+    pub(super) fn want(&mut self, key: &[u8]) -> Result<(), Stop> {
+        let place = self.place(key)?;
+        self.keys[place].is_wanted = true;
+        Ok(())
     }
 
     /// Begins an evaluation.
     pub(super) fn begin(&mut self, now: Instant) {
-        self.now = now;
+        (self.now, self.database) = (now, self.own_database);
         self.published.clear();
         for key in &mut self.keys {
             key.is_read = false;
@@ -198,7 +221,7 @@ impl Keys {
     pub(super) fn read(&mut self, key: &[u8]) -> Result<&mut State, Stop> {
         let place = self.place(key)?;
         let key = &mut self.keys[place];
-        key.is_read = true;
+        (key.is_read, key.is_wanted) = (true, true);
         if key.known.is_none() {
             return Err(Stop::Fault(Fault::Interrupted));
         }
@@ -217,10 +240,13 @@ impl Keys {
         }
     }
 
-    /// The keys that are unknown.
+    /// The keys that the operation needs to know and does not.
     pub(super) fn unknown(&self) -> Vec<usize> {
-        let places = 0..self.keys.len();
-        places.filter(|place| self.keys[*place].known.is_none()).collect()
+        let is_unknown = |place: &usize| {
+            let key = &self.keys[*place];
+            key.is_wanted && key.known.is_none()
+        };
+        (0..self.keys.len()).filter(is_unknown).collect()
     }
 
     /// The keys that the evaluation read, that only a hint tells of, and that it left unchanged: no

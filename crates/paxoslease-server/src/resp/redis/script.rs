@@ -24,11 +24,11 @@ use std::fmt;
 use syntax::Block;
 
 /// Bytes of a text that may be recognised.
-pub const TEXT_BYTES_MAX: usize = 16 * 1024;
+pub(super) const TEXT_BYTES_MAX: usize = 16 * 1024;
 
 /// A recognised script.
 #[derive(Debug)]
-pub struct Script {
+pub(super) struct Script {
     block: Block,
     slots: usize,
     class: Class,
@@ -36,7 +36,7 @@ pub struct Script {
 
 /// What a script does, by its commands and the conditions that they depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub(super) enum Class {
     /// Deletes the key if it holds the caller's value.
     Release,
     /// Changes the expiry of a key that is held.
@@ -53,14 +53,14 @@ pub enum Class {
 
 /// Why a text is not a recognised script.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unrecognised {
+pub(super) struct Unrecognised {
     line: u32,
     reason: String,
 }
 
 /// A reply of RESP.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Reply {
+pub(super) enum Reply {
     /// The nil bulk.
     Nil,
     /// A status like `+OK`, without the mark.
@@ -77,7 +77,7 @@ pub enum Reply {
 
 /// Why a run gave no reply. What the run changed until then must not take effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub(super) enum Fault {
     /// The store ended the run, for example because it lacks a key. The caller may run it again.
     Interrupted,
     /// The run takes too many steps or bytes.
@@ -87,7 +87,7 @@ pub enum Fault {
 }
 
 /// The commands that a script calls.
-pub trait Store {
+pub(super) trait Store {
     /// Executes a command. Its name is in lower case; there is at least one argument if the text
     /// has a literal count of arguments. A command that fails replies [`Reply::Error`].
     fn call(&mut self, command: &[&[u8]]) -> Result<Reply, Fault>;
@@ -95,7 +95,7 @@ pub trait Store {
 
 impl Script {
     /// Recognises a text, or says what it does not understand.
-    pub fn recognise(text: &[u8]) -> Result<Self, Unrecognised> {
+    pub(super) fn recognise(text: &[u8]) -> Result<Self, Unrecognised> {
         if text.len() > TEXT_BYTES_MAX {
             let reason = format!("the script is longer than {TEXT_BYTES_MAX} bytes");
             return Err(Unrecognised::new(1, reason));
@@ -106,12 +106,12 @@ impl Script {
     }
 
     /// What the script does.
-    pub fn class(&self) -> Class {
+    pub(super) fn class(&self) -> Class {
         self.class
     }
 
     /// Evaluates the script. An error of a command is a reply, not a fault.
-    pub fn run(
+    pub(super) fn run(
         &self,
         keys: &[&[u8]],
         args: &[&[u8]],
@@ -121,28 +121,9 @@ impl Script {
     }
 }
 
-impl Class {
-    /// The name for metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Release => "release",
-            Self::Extend => "extend",
-            Self::Acquire => "acquire",
-            Self::Several => "several",
-            Self::Read => "read",
-            Self::ForcedRelease => "forced_release",
-        }
-    }
-}
-
 impl Unrecognised {
     fn new(line: u32, reason: impl Into<String>) -> Self {
         Self { line, reason: reason.into() }
-    }
-
-    /// The line of the text, counted from 1.
-    pub fn line(&self) -> u32 {
-        self.line
     }
 }
 
@@ -168,7 +149,7 @@ impl std::error::Error for Fault {}
 
 /// SHA-1 in hex of a text's normal form. Comments, blanks, semicolons, the kind of quotes and the
 /// case of command names do not matter. Of a text that has no tokens of Lua, blanks are folded.
-pub fn fingerprint(text: &[u8]) -> String {
+pub(super) fn fingerprint(text: &[u8]) -> String {
     match token::tokens(text) {
         Ok(tokens) => sha1_hex(&token::normal_form(&tokens)),
         Err(_) => {
@@ -180,6 +161,6 @@ pub fn fingerprint(text: &[u8]) -> String {
 }
 
 /// SHA-1 in hex of the bytes as they are: the name of a script for EVALSHA.
-pub fn sha1_hex(text: &[u8]) -> String {
+pub(super) fn sha1_hex(text: &[u8]) -> String {
     sha1_smol::Sha1::from(text).digest().to_string()
 }

@@ -5,7 +5,7 @@
 //! may refuse each command of a run.
 
 use super::guard::{Guard, Guards};
-use super::syntax::{Block, Call, Command, Expr, StatementKind, Target};
+use super::syntax::{Block, Call, Command, Expr, Function, StatementKind, Target};
 use super::{Class, Unrecognised};
 
 /// A command on a key, as the text has it.
@@ -184,6 +184,9 @@ impl Checker {
     }
 
     fn call(&mut self, call: &Call, guard: Guard) -> Result<(), Unrecognised> {
+        if call.command == Command::Select {
+            return Ok(());
+        }
         let Some(key) = call.args.first() else {
             let reason = format!("the command `{}` needs a key", call.command.name());
             return Err(Unrecognised::new(call.line, reason));
@@ -192,11 +195,11 @@ impl Checker {
             call.command,
             Command::Mget | Command::Del | Command::Unlink | Command::Exists
         );
-        let is_one = call.args.len() == 1 && !matches!(key, Expr::Library(..));
+        let is_one = call.args.len() == 1 && !is_unpack(key);
         let when = when(call);
         let is_set = matches!(call.command, Command::Set | Command::Setex | Command::Psetex);
         if is_set && when == When::Always && guard == Guard::None {
-            let reason = format!("`{}` sets a key whatever the key holds", call.command.name());
+            let reason = format!("`{}` sets a key without a check of the key", call.command.name());
             return Err(Unrecognised::new(call.line, reason));
         }
         let many = self.is_varying(key) || takes_many && !is_one;
@@ -243,10 +246,13 @@ impl Checker {
                 }
             }
         }
-        let Some(first) = locks.first() else {
+        if locks.is_empty() {
             return Err(Unrecognised::new(1, "no command is about the key of a lock"));
-        };
-        if locks.iter().any(|seen| seen.many || seen.key != first.key) {
+        }
+        // The key in `unpack(..)` of the arguments of SET is not known.
+        let mut keys = locks.iter().map(|seen| &seen.key).filter(|key| !is_unpack(key));
+        let first = keys.next();
+        if locks.iter().any(|seen| seen.many) || keys.any(|key| Some(key) != first) {
             let all_read = locks.iter().all(|seen| seen.command.is_read());
             return Ok(if all_read { Class::Read } else { Class::Several });
         }
@@ -275,6 +281,10 @@ fn class_of(locks: &[&Seen]) -> Class {
     }
 }
 
+fn is_unpack(expr: &Expr) -> bool {
+    matches!(expr, Expr::Library(Function::Unpack, _))
+}
+
 /// When a command that sets a key does so.
 fn when(call: &Call) -> When {
     if call.command == Command::Setnx {
@@ -293,7 +303,7 @@ fn when(call: &Call) -> When {
             _ => {}
         }
     }
-    if matches!(call.args.last(), Some(Expr::Library(..))) && call.args.len() < 3 {
+    if call.args.last().is_some_and(is_unpack) {
         return When::Unknown;
     }
     When::Always

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Unrecognised;
-use super::parse::Parser;
+use super::parse::{Local, Parser};
 use super::syntax::{Binary, Call, Command, Expr, Function, UNARY_STRENGTH, Unary};
 use super::token::Kind;
 
@@ -110,13 +110,12 @@ impl Parser<'_> {
     fn named(&mut self) -> Result<Expr, Unrecognised> {
         let line = self.line();
         let name = self.name()?;
-        if let Some(slot) = self.slot(name) {
-            return Ok(Expr::Local(slot));
-        }
-        match name {
-            "KEYS" => return Ok(Expr::Keys),
-            "ARGV" => return Ok(Expr::Argv),
-            _ => {}
+        match (self.local_named(name), name) {
+            (Some(Local::Slot(slot)), _) => return Ok(Expr::Local(slot)),
+            (Some(Local::Call { protected }), _) => return self.redis_call(protected, line),
+            (None, "KEYS") => return Ok(Expr::Keys),
+            (None, "ARGV") => return Ok(Expr::Argv),
+            (None, _) => {}
         }
         let mut library = "";
         let mut function = name;

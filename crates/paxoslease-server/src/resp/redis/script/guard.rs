@@ -46,11 +46,11 @@ impl Guards {
             }
             Expr::Binary(Binary::And, left, right) => {
                 let (left, right) = (self.of(left), self.of(right));
-                (left.0.max(right.0), left.1.min(right.1).max(self.state(condition)))
+                (left.0.max(right.0), left.1.min(right.1))
             }
             Expr::Binary(Binary::Or, left, right) => {
                 let (left, right) = (self.of(left), self.of(right));
-                (left.0.min(right.0).max(self.state(condition)), left.1.max(right.1))
+                (left.0.min(right.0), left.1.max(right.1))
             }
             Expr::Binary(Binary::Equal, left, right) if self.is_owner(left, right) => {
                 (Guard::Owner, Guard::State)
@@ -58,6 +58,12 @@ impl Guards {
             Expr::Binary(Binary::NotEqual, left, right) if self.is_owner(left, right) => {
                 (Guard::State, Guard::Owner)
             }
+            // An order of what is replied and what is passed says nothing about who owns the lock.
+            Expr::Binary(
+                Binary::Less | Binary::LessOrEqual | Binary::Greater | Binary::GreaterOrEqual,
+                left,
+                right,
+            ) if self.is_owner(left, right) => (Guard::None, Guard::None),
             _ => (self.state(condition), self.state(condition)),
         }
     }

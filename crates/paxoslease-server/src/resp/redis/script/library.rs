@@ -110,7 +110,7 @@ impl Machine<'_> {
         let first = args.first().unwrap_or(&Value::Nil);
         Ok(match function {
             Function::ToNumber => self.to_number(args)?,
-            Function::ToString => self.to_string(first)?,
+            Function::ToString => self.written(first)?,
             Function::Type => self.text(first.type_name().as_bytes())?,
             Function::Floor => Value::Number(self.number(first, "round")?.floor()),
             Function::Ceil => Value::Number(self.number(first, "round")?.ceil()),
@@ -118,10 +118,7 @@ impl Machine<'_> {
             Function::Min => self.extreme(args, |found, next| next < found)?,
             Function::Max => self.extreme(args, |found, next| next > found)?,
             Function::Sub => self.sub(args)?,
-            Function::Len => match first {
-                Value::Table(_) => Value::Number(self.table(first)?.len() as f64),
-                value => Value::Number(self.string(value, "get length of")?.len() as f64),
-            },
+            Function::Len => Value::Number(self.string(first, "get length of")?.len() as f64),
             Function::Lower => {
                 let text = self.string(first, "get lower case of")?.to_ascii_lowercase();
                 self.text(&text)?
@@ -156,7 +153,7 @@ impl Machine<'_> {
         Ok(first.to_number().map_or(Value::Nil, Value::Number))
     }
 
-    fn to_string(&mut self, value: &Value) -> Result<Value, Stop> {
+    fn written(&mut self, value: &Value) -> Result<Value, Stop> {
         match value {
             Value::Nil => self.text(b"nil"),
             Value::Bool(value) => self.text(value.to_string().as_bytes()),
@@ -184,7 +181,8 @@ impl Machine<'_> {
             position if position < 0 => position.saturating_add(len + 1),
             position => position,
         };
-        let from = place(self.optional(args.get(1), 1.0)?).max(1);
+        let from =
+            place(self.number(args.get(1).unwrap_or(&Value::Nil), "use as an index")?).max(1);
         let to = place(self.optional(args.get(2), -1.0)?).min(len);
         if from > to {
             return self.text(b"");
@@ -207,9 +205,9 @@ impl Machine<'_> {
             match bytes.next() {
                 Some(b'%') => text.push(b'%'),
                 Some(b's') => {
-                    let Value::Text(shown) = self.to_string(args.next().unwrap_or(&Value::Nil))?
+                    let Value::Text(shown) = self.written(args.next().unwrap_or(&Value::Nil))?
                     else {
-                        unreachable!("to_string makes a string")
+                        unreachable!("`written` makes a string")
                     };
                     self.text(&shown)?;
                     text.extend_from_slice(&shown);

@@ -14,6 +14,9 @@ const BYTES_MAX: usize = 256 * 1024;
 /// Tables in tables of a reply.
 const REPLY_DEPTH_MAX: usize = 16;
 
+/// As Redis 7 says it. For `pcall` this is a value like the error of a command.
+const BAD_ARGUMENT: &[u8] = b"ERR Command arguments must be strings or integers";
+
 /// Why a run ends before its end.
 #[derive(Debug)]
 pub(super) enum Stop {
@@ -301,12 +304,19 @@ impl<'a> Machine<'a> {
             words.push(match arg {
                 Value::Text(text) => Cow::Borrowed(text),
                 Value::Number(number) => number::pass(*number).into_bytes().into(),
-                _ => return Err(self.fault("arguments of commands must be strings or numbers")),
+                Value::Nil | Value::Bool(_) | Value::Table(_) => {
+                    return self.replied(Reply::Error(BAD_ARGUMENT.to_vec()), call.protected);
+                }
             });
         }
         let words: Vec<&[u8]> = words.iter().map(AsRef::as_ref).collect();
-        match self.store.call(&words)? {
-            Reply::Error(error) if !call.protected => Err(Stop::Raised(error)),
+        let reply = self.store.call(&words)?;
+        self.replied(reply, call.protected)
+    }
+
+    fn replied(&mut self, reply: Reply, protected: bool) -> Result<Value, Stop> {
+        match reply {
+            Reply::Error(error) if !protected => Err(Stop::Raised(error)),
             reply => self.received(&reply, 0),
         }
     }

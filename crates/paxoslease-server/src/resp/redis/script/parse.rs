@@ -30,11 +30,20 @@ pub(super) fn parse(tokens: &[Token]) -> Result<Parsed, Unrecognised> {
     Ok(Parsed { block, slots: parser.slots })
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Local {
+    Slot(usize),
+    /// Another name of `redis.call` or, if protected, of `redis.pcall`.
+    Call {
+        protected: bool,
+    },
+}
+
 pub(super) struct Parser<'a> {
     tokens: &'a [Token],
     at: usize,
-    /// The locals in scope, innermost last, with their slots.
-    scope: Vec<(&'a str, usize)>,
+    /// The locals in scope, innermost last.
+    scope: Vec<(&'a str, Local)>,
     slots: usize,
     /// Blocks that are open.
     blocks: usize,
@@ -108,8 +117,8 @@ impl<'a> Parser<'a> {
         second.is_some_and(|token| matches!(token.kind, Kind::Mark(mark) if mark == wanted))
     }
 
-    pub(super) fn slot(&self, name: &str) -> Option<usize> {
-        self.scope.iter().rev().find(|(known, _)| *known == name).map(|(_, slot)| *slot)
+    pub(super) fn local_named(&self, name: &str) -> Option<Local> {
+        self.scope.iter().rev().find(|(known, _)| *known == name).map(|(_, local)| *local)
     }
 
     fn declare(&mut self, name: &'a str) -> Result<usize, Unrecognised> {
@@ -117,7 +126,7 @@ impl<'a> Parser<'a> {
             return Err(self.error(format!("there are more than {LOCALS_MAX} locals")));
         }
         self.slots += 1;
-        self.scope.push((name, self.slots - 1));
+        self.scope.push((name, Local::Slot(self.slots - 1)));
         Ok(self.slots - 1)
     }
 
@@ -184,6 +193,13 @@ impl<'a> Parser<'a> {
         while self.accept(",") {
             names.push(self.name()?);
         }
+        if let ([name], Some(protected)) = (names.as_slice(), self.is_alias_of_call()) {
+            for _ in ["=", "redis", ".", "call"] {
+                self.advance();
+            }
+            self.scope.push((name, Local::Call { protected }));
+            return Ok(StatementKind::Do(Vec::new()));
+        }
         // The values do not see the new names.
         let values = if self.accept("=") { self.expressions()? } else { Vec::new() };
         let mut targets = Vec::new();
@@ -191,6 +207,24 @@ impl<'a> Parser<'a> {
             targets.push(Target::Slot(self.declare(name)?));
         }
         Ok(StatementKind::Assign(targets, values))
+    }
+
+    /// Whether `= redis.call` or `= redis.pcall` follows, without a call of it, and if so, which.
+    fn is_alias_of_call(&self) -> Option<bool> {
+        let word = |ahead: usize| match self.tokens.get(self.at + ahead).map(|token| &token.kind) {
+            Some(Kind::Word(word)) => word.as_str(),
+            Some(Kind::Mark(mark)) => mark,
+            _ => "",
+        };
+        let is_function = word(0) == "=" && word(1) == "redis" && word(2) == ".";
+        if !is_function || word(4) == "(" || self.local_named("redis").is_some() {
+            return None;
+        }
+        match word(3) {
+            "call" => Some(false),
+            "pcall" => Some(true),
+            _ => None,
+        }
     }
 
     fn branches(&mut self) -> Result<StatementKind, Unrecognised> {
@@ -264,7 +298,7 @@ impl<'a> Parser<'a> {
 
     fn assignment_or_call(&mut self) -> Result<StatementKind, Unrecognised> {
         if let Some(Kind::Word(word)) = self.kind()
-            && self.slot(word).is_none()
+            && self.local_named(word).is_none()
             && (self.is_second("=") || self.is_second(","))
         {
             return Err(self.error(format!("`{word}` is not a local: write `local {word}`")));

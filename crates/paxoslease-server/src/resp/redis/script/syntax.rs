@@ -190,7 +190,6 @@ impl Function {
             ("string", "format") => Self::Format,
             ("table", "insert") => Self::Insert,
             ("table", "concat") => Self::Join,
-            ("table", "getn") => Self::Len,
             ("redis", "status_reply") => Self::StatusReply,
             ("redis", "error_reply") => Self::ErrorReply,
             ("redis", "replicate_commands") => Self::Nothing,
@@ -220,10 +219,12 @@ pub(super) enum Command {
     Lpush,
     Rpush,
     Ltrim,
+    /// Chooses a database. It has no key.
+    Select,
 }
 
 impl Command {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::Get,
         Self::Mget,
         Self::Exists,
@@ -242,6 +243,7 @@ impl Command {
         Self::Lpush,
         Self::Rpush,
         Self::Ltrim,
+        Self::Select,
     ];
 
     pub(super) fn named(name: &[u8]) -> Option<Self> {
@@ -269,6 +271,7 @@ impl Command {
             Self::Lpush => "lpush",
             Self::Rpush => "rpush",
             Self::Ltrim => "ltrim",
+            Self::Select => "select",
         }
     }
 
