@@ -53,8 +53,12 @@ impl Session {
         let spec = Spec::find(command).filter(|spec| is_enabled || !spec.command.is_redis());
         turn.common.tally.count(spec.map(|spec| spec.command));
         let Some(spec) = spec else { return self.unknown(turn, command) };
-        if spec.command.is_redis() && args.get(1).is_some_and(|arg| arg.starts_with(b"HTTP/")) {
-            // GET is a method of HTTP too.
+        // A line such as `GET /path` is more likely a browser's than that of a person.
+        let is_line = raw.first() != Some(&b'*');
+        if is_line
+            && spec.command == Command::RedisGet
+            && args.iter().any(|arg| arg.starts_with(b"/"))
+        {
             self.hang_up(turn);
             return Err(ReplyError::Http);
         }
