@@ -62,6 +62,13 @@ pub struct Bounds {
     pub renewals: u8,
     /// The possible ttls of a renewal, in ticks.
     pub renewal_ticks: Vec<u8>,
+    /// The most operations of all clients together that set the end of a lease. A client begins one
+    /// only after its last one succeeded (S6).
+    pub stands: u8,
+    /// How long a lease may last after such an operation, in ticks.
+    pub stand_ticks: Vec<u8>,
+    /// The most renewals of standing leases by members. They propose, so this needs `proposers = 0`.
+    pub member_renewals: u8,
     /// Whether a client may renew and release through any proposer (P7), or only through its own.
     pub any_proposer: bool,
     /// The most releases.
@@ -123,6 +130,9 @@ impl Default for Bounds {
             clients: [0, 1].map(client).to_vec(),
             renewals: 0,
             renewal_ticks: vec![1],
+            stands: 0,
+            stand_ticks: vec![1],
+            member_renewals: 0,
             any_proposer: false,
             releases: 0,
             abandons: 0,

@@ -14,9 +14,9 @@ use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use paxoslease_core::{
-    Acquire, Ballot, Cell, Config, Drift, Event, Holder, Instant, Lens, MemberSet, Message, Name,
-    NodeId, Phase, Record, Refusal, Renew, Reply, Request, Seen, Shard, Start, Tenure, To, Token,
-    Transmit, Ttl,
+    Acquire, Ballot, Cell, Config, Drift, Event, Holder, Instant, Lasts, Lens, MemberSet, Message,
+    Name, NodeId, Phase, Record, Refusal, Renew, Reply, Request, Seen, Shard, Standing, Start,
+    Tenure, To, Token, Transmit, Ttl,
 };
 
 use crate::bounds::{Bounds, TICK};
@@ -26,6 +26,7 @@ pub(crate) const NAMES: [&str; 2] = ["x", "y"];
 pub(crate) const RENEWAL_TOKEN: u64 = 100;
 pub(crate) const ADOPTED_TOKEN: u64 = 200;
 pub(crate) const RELEASE_TOKEN: u64 = 300;
+pub(crate) const STAND_TOKEN: u64 = 400;
 const SWEEP_SLOTS: u32 = 8;
 
 pub(crate) fn at(tick: u8) -> Instant {
@@ -50,6 +51,7 @@ pub(crate) enum Input {
     Abandon { client: u8 },
     Renew { client: u8, tenure: Tenure, ticks: u8, adopted: bool },
     Release { client: u8, tenure: Tenure },
+    Stand { client: u8, tenure: Tenure, ticks: u8 },
     AbandonRenewal { client: u8 },
     Wake,
     Written,
@@ -88,11 +90,14 @@ struct NodeState {
     record: Record,
     /// The record that is being written.
     writing: Option<Record>,
-    snapshot: Option<Vec<(u8, Tenure, Ttl)>>,
+    snapshot: Option<Vec<StoppedLease>>,
     is_stopped: bool,
     /// The tenures whose Release this acceptor has answered. Only the judge reads them.
     released: Vec<Tenure>,
 }
+
+/// A lease in a snapshot: its name, its tenure, what is left of its record, and its end.
+type StoppedLease = (u8, Tenure, Ttl, Option<Standing>);
 
 /// What the search needs to know about a node state without running it.
 #[derive(Clone, Debug)]
@@ -108,6 +113,8 @@ pub(crate) struct NodeView {
     /// The releases under way: the tenure, the acceptors that confirmed, and whether they are
     /// enough.
     pub(crate) releases: Vec<(Tenure, MemberSet, bool)>,
+    /// The operations under way that set ends, by their versions.
+    pub(crate) versions: Vec<Ballot>,
     /// The tenures whose Release this acceptor has answered.
     pub(crate) released: Vec<Tenure>,
     pub(crate) is_writing: bool,
@@ -239,7 +246,11 @@ impl NodeStates {
         let id = u32::try_from(self.states.len()).expect("fewer node states than that");
         let stored = [0, 1].map(|number| {
             let accepted = node_state.shard.register(name(number))?.accepted?;
-            Some((accepted.tenure, accepted.expires_at))
+            let until = match node_state.shard.standing(name(number)) {
+                Some((_, ends_at, true)) => ends_at,
+                _ => accepted.expires_at,
+            };
+            Some((accepted.tenure, until))
         });
         self.views.push(NodeView {
             digests,
@@ -248,6 +259,7 @@ impl NodeStates {
             counter: node_state.shard.counter(),
             rounds: node_state.shard.rounds().map(|round| (round.ballot, round.phase)).collect(),
             releases: node_state.shard.releases(),
+            versions: node_state.shard.versions(),
             released: node_state.released.clone(),
             is_writing: node_state.writing.is_some(),
             is_stopped: node_state.is_stopped,
@@ -338,6 +350,11 @@ impl NodeStates {
                 let token = Token(RELEASE_TOKEN + u64::from(number));
                 let name = name(client(number).name);
                 after.shard.release(now, token, name, tenure, TICK).expect("within the bounds");
+            }
+            Input::Stand { client: number, tenure, ticks } => {
+                let token = Token(STAND_TOKEN + u64::from(number));
+                let (name, lasts) = (name(client(number).name), lasts(ticks));
+                after.shard.stand(now, token, name, tenure, lasts).expect("within the bounds");
             }
             Input::Wake => after.shard.handle_timeout(now),
             Input::Written => after.written(now),
@@ -449,6 +466,11 @@ impl NodeStates {
         self.by_content.insert(key, id);
         id
     }
+}
+
+pub(crate) fn lasts(ticks: u8) -> Lasts {
+    let millis = (TICK * u32::from(ticks)).as_millis();
+    Lasts::from_millis(millis as u64).expect("positive")
 }
 
 pub(crate) fn node_id(node: usize) -> NodeId {

@@ -30,6 +30,10 @@ pub(crate) struct State {
     crashes: u8,
     clean_restarts: u8,
     sweeps: u8,
+    stands: u8,
+    /// The clients whose last operation has not succeeded, as bits.
+    standing: u8,
+    member_renewals: u8,
     nodes: [u32; NODES_MAX],
     net: [u64; NET_WORDS],
     /// A sum over the messages to and from each acceptor, which does not contain the acceptor's
@@ -140,6 +144,19 @@ impl World {
                 state.sweeps,
             ]),
             1,
+        );
+        common = mix(
+            common,
+            u64::from_le_bytes([
+                state.stands,
+                state.standing,
+                state.member_renewals,
+                0,
+                0,
+                0,
+                0,
+                0,
+            ]),
         );
         for belief in state.beliefs.iter().chain([&state.adopted]) {
             common = mix(common, belief.map_or(0, |belief| identity_of(&belief)));
@@ -258,7 +275,7 @@ impl World {
                 }
                 let landings: &[bool] = if is_writing { &[false, true] } else { &[false] };
                 for landed in landings.iter().copied() {
-                    if state.crashes < bounds.crashes {
+                    if state.crashes < bounds.crashes && self.may_forget(state, node) {
                         inputs.push(Input::Crash { nth: state.crashes, landed });
                     }
                     if state.clean_restarts < bounds.clean_restarts {
@@ -276,6 +293,26 @@ impl World {
             let node = bounds.proposer_node(client.proposer);
             inputs[node].push(Input::Acquire { client: state.acquired });
         }
+    }
+
+    /// A standing lease is safe while the acceptors that do not store it are a minority (section
+    /// 10). A crash that would make them a majority is left out.
+    fn may_forget(&self, state: &State, node: usize) -> bool {
+        let bounds = &self.bounds;
+        let acceptors = usize::from(bounds.acceptors);
+        let keeps = |(client, belief): (usize, &Option<Belief>)| {
+            let Some(belief) = belief.filter(|belief| belief.is_held(at(state.tick))) else {
+                return true;
+            };
+            let name = usize::from(bounds.clients[client].name);
+            let stores = |other: &usize| {
+                let stored = self.view(state, *other).stored[name];
+                stored.is_some_and(|(tenure, _)| tenure == belief.tenure())
+            };
+            let others = (0..acceptors).filter(|other| *other != node).filter(stores).count();
+            others * 2 > acceptors
+        };
+        bounds.stands == 0 || state.beliefs.iter().enumerate().all(keeps)
     }
 
     fn client_choices(&self, state: &State, push: &mut impl FnMut(usize, Input)) {
@@ -313,6 +350,12 @@ impl World {
                 if spec.releases && !released && state.releases < bounds.releases {
                     push(node, Input::Release { client, tenure });
                 }
+                let is_held = belief.is_held(at(state.tick)) && state.standing & 1 << client == 0;
+                if is_held && state.stands < bounds.stands {
+                    for ticks in &bounds.stand_ticks {
+                        push(node, Input::Stand { client, tenure, ticks: *ticks });
+                    }
+                }
             }
         }
     }
@@ -336,6 +379,15 @@ impl World {
                 // The holder ends its belief before it sends a Release (P6).
                 if let Some(belief) = &mut next.beliefs[usize::from(client)] {
                     belief.release();
+                }
+            }
+            Input::Stand { client, ticks, .. } => {
+                next.stands += 1;
+                next.standing |= 1 << client;
+                // The holder gives up its belief beyond the end that it sets (S6).
+                if let Some(belief) = &mut next.beliefs[usize::from(client)] {
+                    let until = belief.ends_at().min(at(state.tick + ticks));
+                    *belief = Belief::granted(belief.tenure(), until).with_rules(self.bounds.rules);
                 }
             }
             Input::Deliver { .. } | Input::Wake | Input::Written | Input::Start => {}
@@ -369,7 +421,14 @@ impl World {
                 self.post(&mut next, node, to, content);
             }
         }
-        let fresh = matches!(input, Input::Acquire { .. } | Input::Renew { .. });
+        if input == Input::Wake && issued.is_some() && self.bounds.stands > 0 {
+            if next.member_renewals == self.bounds.member_renewals {
+                return Ok(None);
+            }
+            next.member_renewals += 1;
+        }
+        let fresh =
+            matches!(input, Input::Acquire { .. } | Input::Renew { .. } | Input::Stand { .. });
         if let Some(ballot) = issued.filter(|_| fresh) {
             let last = &mut next.issued[at_node];
             if self.checks == Checks::All && ballot.as_u64() <= *last {
@@ -416,6 +475,9 @@ impl World {
             return self.bounds.confirmations
                 && releases.any(|(of, confirmed, _)| *of == tenure && lacks(*confirmed));
         }
+        if let Reply::Stood { version, .. } = reply {
+            return proposer.versions.contains(&version);
+        }
         if !self.forgets_answers {
             return true;
         }
@@ -444,6 +506,7 @@ impl World {
         if before.rounds == after.rounds
             && before.counter == after.counter
             && before.releases == after.releases
+            && before.versions == after.versions
         {
             return;
         }

@@ -58,6 +58,10 @@ searched!(
     two_acceptors,
     four_acceptors,
     five_acceptors,
+    standing,
+    standing_kept,
+    standing_set_twice,
+    standing_and_crash,
 );
 
 #[test]

@@ -59,7 +59,7 @@ pub(crate) struct Run {
     pub(crate) time: ClockModel,
     pub(crate) now: u64,
     pub(crate) entries: BTreeMap<String, Entry>,
-    /// The standing leases that the acceptor ends by itself: tenure and end (S2).
+    /// The standing leases in the acceptor: the tenure, and when the acceptor ends it (S2).
     pub(crate) ends: BTreeMap<String, (u64, u64)>,
     pub(crate) durable: Option<Record>,
     pub(crate) quarantine_until: u64,

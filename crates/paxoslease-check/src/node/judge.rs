@@ -27,7 +27,13 @@ pub(super) fn judge(
             Message::Request(Request::Release { tenure, .. }) => Some(tenure),
             _ => None,
         };
+        // S2: the lease has ended, and S1 may set any end.
+        let stands = before.standing(name).or(after.standing(name));
+        let has_ended = before
+            .standing(name)
+            .is_some_and(|(tenure, ends_at, _)| tenure == old.tenure && ends_at <= now);
         let own_release = match input {
+            _ if has_ended => true,
             Input::Deliver { content, .. } => released(content) == Some(old.tenure),
             Input::Release { tenure, .. } => tenure == old.tenure,
             // A node that also proposes may undo its own round in the same step.
@@ -42,7 +48,11 @@ pub(super) fn judge(
             None if !own_release && !undone(input, nodes) => {
                 return Some(format!("live lease {:?} vanished", old.tenure));
             }
-            Some(new) if new.tenure == old.tenure && new.expires_at < old.expires_at => {
+            Some(new)
+                if new.tenure == old.tenure
+                    && new.expires_at < old.expires_at
+                    && stands.is_none() =>
+            {
                 return Some(format!("live lease {:?} shortened", old.tenure));
             }
             _ => {}

@@ -52,7 +52,9 @@ impl NodeStates {
         let old = core::mem::replace(&mut node_state.shard, nothing);
         node_state.snapshot = old.stop(now).map(|snapshot| {
             let leases = snapshot.leases();
-            leases.map(|lease| (number_of(lease.name), lease.tenure, lease.remaining)).collect()
+            leases
+                .map(|lease| (number_of(lease.name), lease.tenure, lease.remaining, lease.standing))
+                .collect()
         });
         node_state.is_stopped = true;
     }
@@ -72,12 +74,8 @@ impl NodeStates {
         if self.bounds.rules.on(Rule::SnapshotIsUsedOnce) {
             node_state.snapshot = None;
         }
-        let leases = leases.into_iter().map(|(number, tenure, remaining)| SnapshotLease {
-            name: name(number),
-            holder: Holder::NONE,
-            tenure,
-            remaining,
-            standing: None,
+        let leases = leases.into_iter().map(|(number, tenure, remaining, standing)| {
+            SnapshotLease { name: name(number), holder: Holder::NONE, tenure, remaining, standing }
         });
         node_state.shard =
             Shard::start_from_snapshot(self.config(node), now, node_state.record, leases);

@@ -6,7 +6,7 @@ use std::fmt;
 use paxoslease_core::{Belief, Event, Instant, Tenure};
 
 use super::{CLIENTS_MAX, State, World};
-use crate::node::{ADOPTED_TOKEN, NAMES, RELEASE_TOKEN, RENEWAL_TOKEN, at};
+use crate::node::{ADOPTED_TOKEN, NAMES, RELEASE_TOKEN, RENEWAL_TOKEN, STAND_TOKEN, at};
 use crate::search::Checks;
 
 /// Harm that the search found.
@@ -70,6 +70,13 @@ impl World {
             }
             Event::Renewed { tenure, ttl, started_at, .. } => {
                 state.adopted = Some(granted(tenure, ends_at(started_at, ttl)));
+            }
+            Event::Stood { token, tenure, lasts, started_at } => {
+                let client = (token.0 - STAND_TOKEN) as usize;
+                state.standing &= !(1 << client);
+                if let Some(belief) = &mut state.beliefs[client] {
+                    belief.renewed(tenure, lasts.ends_at(started_at));
+                }
             }
             Event::Released { token, confirmed: true, .. } if self.bounds.proposers > 0 => {
                 let client = (token.0 - RELEASE_TOKEN) as usize;

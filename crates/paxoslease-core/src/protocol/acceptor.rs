@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use crate::outbox::{Body, Sighting};
 use crate::protocol::record::Ceilings;
-use crate::protocol::register::{Answer, Register};
+use crate::protocol::register::{Accepted, Answer, Register};
 use crate::queueing::turns::Turns;
 use crate::refusal::Refusal;
 use crate::rules::{Rule, Rules};
@@ -124,7 +124,8 @@ impl Acceptor {
         if let Some(Standing { lasts, version }) = standing {
             let expires_at = now.after(remaining.as_duration());
             let stand = Stand { tenure, version, lasts, is_relayed: false };
-            self.standing.stand(config, now, slot, expires_at, stand);
+            let (_, until) = self.standing.stand(config, now, slot, expires_at, stand);
+            self.table.entry_mut(slot).register.exist_until(until);
         }
     }
 
@@ -361,7 +362,9 @@ impl Acceptor {
         let live = register.live(now).filter(|live| live.tenure == stand.tenure)?;
         register.promised = register.promised.max(stand.version);
         let bar = register.bar(self.floor);
-        Some(self.standing.stand(config, now, slot, live.expires_at, stand).max(bar))
+        let (version, until) = self.standing.stand(config, now, slot, live.expires_at, stand);
+        register.exist_until(until);
+        Some(version.max(bar))
     }
 
     /// Rejects a round on a free name that is reserved for other nodes (protocol section 7).
@@ -495,13 +498,23 @@ impl Acceptor {
         let entry = self.table.get(slot)?;
         let live = entry.register.live(now)?;
         // Rounded up: a lease never ends earlier than reported.
-        let remaining = Ttl::from_duration(live.expires_at.since(now)).unwrap_or(Ttl::MAX);
         let (tenure, label) = (live.tenure, entry.label.clone());
-        let standing = match self.standing.get(slot, tenure) {
-            Some(stands) if stands.is_voted && stands.ends_at <= now => return None,
-            stands => stands.and_then(|stands| stands.left(now)),
-        };
+        let stands = self.standing.get(slot, tenure);
+        if stands.is_some_and(|stands| stands.is_voted && stands.ends_at <= now) {
+            return None;
+        }
+        let remaining = self.remaining(now, slot, live);
+        let standing = stands.and_then(|stands| stands.left(now));
         Some(Sighting { tenure, remaining, label, standing })
+    }
+
+    /// What is left of a live lease's record. Members renew the record of a standing lease, so it
+    /// may have nothing left for a moment.
+    pub(crate) fn remaining(&self, now: Instant, slot: Slot, live: Accepted) -> Ttl {
+        let stands = self.standing.get(slot, live.tenure);
+        let until = stands.map_or(live.expires_at, |stands| stands.record_ends_at);
+        let left = until.since(now).max(Duration::from_nanos(1));
+        Ttl::from_duration(left).unwrap_or(Ttl::MAX)
     }
 
     /// Reclaims released names after a few round trips as long as this one.

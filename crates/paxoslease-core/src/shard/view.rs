@@ -12,7 +12,7 @@ use crate::protocol::register::Register;
 use crate::protocol::round::Round;
 use crate::queueing::waiting::WaitedName;
 use crate::storage::Slot;
-use crate::{Ballot, Config, Instant, Name, Refusal, Tenure, Ttl};
+use crate::{Ballot, Config, Instant, Name, Refusal, Tenure};
 
 impl Shard {
     /// The settings that the shard was started with.
@@ -151,8 +151,7 @@ impl Snapshot {
             let slot = Slot::new(slot);
             let live = entry.register.live(self.now)?;
             let stands = self.acceptor.standing.get(slot, live.tenure);
-            let left = live.expires_at.since(self.now);
-            let remaining = Ttl::from_duration(left).unwrap_or(Ttl::MAX);
+            let remaining = self.acceptor.remaining(self.now, slot, live);
             Some(SnapshotLease {
                 name: entry.label.name(),
                 holder: entry.label.holder(),

@@ -21,16 +21,18 @@ const PAUSE_MIN: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Entry {
     pub(crate) tenure: Tenure,
-    /// [`Instant::MAX`] for never.
+    /// [`Instant::MAX`] for never. Until then the lease exists, whatever its record's own expiry.
     pub(crate) ends_at: Instant,
+    /// When the record would expire if it did not stand: what a round or a renewal gave it last.
+    pub(crate) record_ends_at: Instant,
     pub(crate) version: Ballot,
     /// Whether this acceptor received the operation itself. If not, a member told it the end, and
     /// the acceptor only renews: another operation may have set a later end (S2).
     pub(crate) is_voted: bool,
     /// When this node looks at the lease next; [`Instant::MAX`] if its record outlives its end.
     renew_at: Instant,
-    /// The record's expiry when that was set. If it has moved, another member has renewed.
-    expiry_seen: Instant,
+    /// `record_ends_at` when that was set. If it has moved, another member has renewed.
+    seen: Instant,
     /// Another member has an older end, so this node has to tell it the newer one soon.
     is_urgent: bool,
 }
@@ -71,7 +73,8 @@ impl Entries {
         self.by_slot.iter()
     }
 
-    /// S1: stores an end, unless a newer one is stored. Returns the version that is stored then.
+    /// S1: stores an end, unless a newer one is stored. Returns the version that is stored then, and
+    /// until when the lease exists. Without an end, that was `expires_at`.
     pub(crate) fn stand(
         &mut self,
         config: &Config,
@@ -79,7 +82,7 @@ impl Entries {
         slot: Slot,
         expires_at: Instant,
         stand: Stand,
-    ) -> Ballot {
+    ) -> (Ballot, Instant) {
         let Stand { tenure, version, lasts, is_relayed } = stand;
         let stored = self.get(slot, tenure).copied();
         let follows = config.rules.on(Rule::StandFollowsVersion);
@@ -87,29 +90,30 @@ impl Entries {
             if version < stored.version && is_relayed {
                 self.spread_soon(config, now, slot);
             }
-            return stored.version;
+            return (stored.version, stored.exists_until());
         }
         let entry = Entry {
             tenure,
             ends_at: lasts.ends_at(now),
+            record_ends_at: stored.map_or(expires_at, |stored| stored.record_ends_at),
             version,
             is_voted: !is_relayed,
             renew_at: Instant::MAX,
-            expiry_seen: expires_at,
+            seen: expires_at,
             is_urgent: false,
         };
         self.put(slot, entry);
         // The first renewal comes early, so that a member that missed the grant is healed soon.
-        self.arm(config, now, slot, expires_at, if stored.is_some() { 2 } else { 8 });
-        version
+        self.arm(config, now, slot, if stored.is_some() { 2 } else { 8 });
+        (version, entry.exists_until())
     }
 
     /// S4: a renewal by the holder itself promises it more time than the end that is stored.
     pub(crate) fn renewed(&mut self, slot: Slot, tenure: Tenure, until: Instant) {
-        if let Some(entry) = self.get(slot, tenure).copied()
-            && entry.ends_at < until
-        {
-            self.put(slot, Entry { ends_at: until, ..entry });
+        if let Some(entry) = self.get(slot, tenure).copied() {
+            let ends_at = entry.ends_at.max(until);
+            let record_ends_at = entry.record_ends_at.max(until);
+            self.put(slot, Entry { ends_at, record_ends_at, ..entry });
         }
     }
 
@@ -198,28 +202,22 @@ impl Entries {
 
     /// S5: looks at the lease again when about a `part`th of its record's time has passed. Members
     /// with a lower place do so earlier, and the others then find that the record was renewed.
-    pub(crate) fn arm(
-        &mut self,
-        config: &Config,
-        now: Instant,
-        slot: Slot,
-        expires_at: Instant,
-        part: u32,
-    ) {
+    pub(crate) fn arm(&mut self, config: &Config, now: Instant, slot: Slot, part: u32) {
         let Some(entry) = self.by_slot.get(&slot) else { return };
-        let left = expires_at.since(now);
+        let left = entry.record_ends_at.since(now);
         let jitter = jitter(entry.tenure, left / 64);
         let after = left / part + left / 32 * place(config) + jitter;
-        self.arm_at(slot, expires_at, now.after(after.max(PAUSE_MIN)));
+        self.arm_at(slot, now.after(after.max(PAUSE_MIN)));
     }
 
     /// S5: looks at the lease again after this time. Nothing is to be done if its record outlives
     /// its end.
-    pub(crate) fn arm_at(&mut self, slot: Slot, expires_at: Instant, at: Instant) {
+    pub(crate) fn arm_at(&mut self, slot: Slot, at: Instant) {
         if let Some(entry) = self.by_slot.get(&slot).copied() {
-            let renew_at = if entry.ends_at <= expires_at { Instant::MAX } else { at };
-            let (expiry_seen, is_urgent) = (expires_at, false);
-            self.put(slot, Entry { renew_at, expiry_seen, is_urgent, ..entry });
+            let is_covered = entry.ends_at <= entry.record_ends_at;
+            let renew_at = if is_covered { Instant::MAX } else { at };
+            let (seen, is_urgent) = (entry.record_ends_at, false);
+            self.put(slot, Entry { renew_at, seen, is_urgent, ..entry });
         }
     }
 
@@ -251,8 +249,13 @@ impl Entry {
     }
 
     /// Whether this node has to renew now: no other member has, since it last looked.
-    pub(crate) fn is_due(&self, expires_at: Instant) -> bool {
-        self.is_urgent || expires_at <= self.expiry_seen
+    pub(crate) fn is_due(&self) -> bool {
+        self.is_urgent || self.record_ends_at <= self.seen
+    }
+
+    /// Until when the lease exists, unless it is ended by S2.
+    pub(crate) fn exists_until(&self) -> Instant {
+        self.record_ends_at.max(self.ends_at)
     }
 }
 

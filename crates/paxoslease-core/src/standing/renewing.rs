@@ -66,10 +66,8 @@ impl Shard {
             let Some((slot, entry)) = acceptor.standing.pop_renewal(now) else { return };
             let stored = acceptor.table().get(slot);
             let live = stored.and_then(|stored| stored.register.live(now));
-            let Some((label, live)) = stored
-                .map(|stored| &stored.label)
-                .zip(live.filter(|live| live.tenure == entry.tenure))
-            else {
+            let is_live = live.is_some_and(|live| live.tenure == entry.tenure);
+            let Some(label) = stored.filter(|_| is_live).map(|stored| &stored.label) else {
                 acceptor.standing.remove(slot);
                 continue;
             };
@@ -77,13 +75,13 @@ impl Shard {
                 acceptor.standing.remove(slot);
                 continue;
             };
-            if !entry.is_due(live.expires_at) {
-                acceptor.standing.arm(&self.config, now, slot, live.expires_at, 2);
+            if !entry.is_due() {
+                acceptor.standing.arm(&self.config, now, slot, 2);
                 continue;
             }
             let label = label.clone();
             if self.proposer.keeping() >= RENEWALS_MAX {
-                acceptor.standing.arm_at(slot, live.expires_at, now.after(PAUSE));
+                acceptor.standing.arm_at(slot, now.after(PAUSE));
                 continue;
             }
             let (tenure, ttl) = (entry.tenure, left.capped(self.base_ttl()));
@@ -93,18 +91,11 @@ impl Shard {
                 proposer.renew(env, now, renewal, tenure, ttl);
             });
             // Its own acceptor has accepted, so the next look follows from the new expiry.
-            self.look_again(now, tenure, slot);
-        }
-    }
-
-    fn look_again(&mut self, now: Instant, tenure: Tenure, slot: crate::storage::Slot) {
-        let Some(acceptor) = &mut self.acceptor else { return };
-        let Some(stored) = acceptor.table().get(slot) else { return };
-        let live = stored.register.live(now).filter(|live| live.tenure == tenure);
-        if let Some(live) = live
-            && acceptor.standing.get(slot, tenure).is_some()
-        {
-            acceptor.standing.arm(&self.config, now, slot, live.expires_at, 2);
+            if let Some(acceptor) = &mut self.acceptor
+                && acceptor.standing.get(slot, tenure).is_some()
+            {
+                acceptor.standing.arm(&self.config, now, slot, 2);
+            }
         }
     }
 
@@ -119,7 +110,9 @@ impl Shard {
                         && let Some(slot) = acceptor.table().find(label.name())
                         && acceptor.standing.get(slot, tenure).is_some()
                     {
+                        // The tenure is over for good, so nothing of it has to be kept.
                         acceptor.standing.remove(slot);
+                        acceptor.end(&self.config, now, slot, tenure);
                     }
                 }
             }
