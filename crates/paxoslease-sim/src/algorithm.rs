@@ -6,7 +6,9 @@
 
 use std::time::Duration;
 
-use paxoslease_core::{Ballot, Cell, Instant, Name, NodeId, Rules, Shard, Tenure, Token, Ttl};
+use paxoslease_core::{
+    Ballot, Cell, Instant, Lasts, Name, NodeId, Rules, Shard, Tenure, Token, Ttl,
+};
 
 use crate::checker::Checks;
 pub use crate::packet::Packet;
@@ -144,6 +146,8 @@ pub enum Command {
     /// Releases a lease that was granted to the client. The node repeats the release for
     /// `patience`: the lease has ended after that.
     Release { tenure: Tenure, patience: Duration },
+    /// Sets the end of a lease that was granted to the client (S1).
+    Stand { tenure: Tenure, lasts: Lasts },
     /// The client that sent the command with this token has disconnected (P8).
     Abandon,
 }
@@ -175,6 +179,8 @@ pub enum Answer {
     /// The lease was renewed, by a round that began at `started_at` on the node's clock. A holder
     /// embedded in the node counts from then. `None` if the algorithm has no such holders.
     Renewed { tenure: Tenure, ttl: Ttl, started_at: Option<Instant> },
+    /// The end of the lease is set: it lasts this long from when the client asked.
+    Stood { tenure: Tenure, lasts: Lasts },
     /// The client does not hold the lease any more.
     NotHeld,
     /// The lease was released.
@@ -197,7 +203,10 @@ impl View {
     #[must_use]
     pub fn of(shard: &Shard, name: Name<'_>) -> Option<Self> {
         let (floor, register) = (shard.floor()?, shard.register(name).unwrap_or_default());
-        let accepted = register.accepted.map(|accepted| (accepted.tenure, accepted.expires_at));
+        let accepted = register.accepted.map(|accepted| match shard.standing(name) {
+            Some((tenure, ends_at, true)) => (tenure, ends_at),
+            _ => (accepted.tenure, accepted.expires_at),
+        });
         Some(Self { promised: register.promised.max(floor), accepted })
     }
 }

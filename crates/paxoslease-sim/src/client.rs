@@ -31,6 +31,9 @@ pub struct Habits {
     pub vanish_permille: u32,
     /// How many leases in a thousand it lets expire instead of releasing them.
     pub lapse_permille: u32,
+    /// How many renewals in a thousand set the end of the lease instead (S1). After the first, all
+    /// do (S6).
+    pub stand_permille: u32,
     /// How many answers in a thousand it acts on late.
     pub slow_permille: u32,
     /// How late at most.
@@ -53,6 +56,7 @@ impl Habits {
             wander_permille: 0,
             vanish_permille: 0,
             lapse_permille: 0,
+            stand_permille: 0,
             slow_permille: 0,
             slow_max: Duration::ZERO,
             naive: false,
@@ -100,6 +104,9 @@ pub(crate) struct Client {
     /// The ttl of the lease that it holds or acquires.
     pub(crate) ttl: Duration,
     pub(crate) hold_until: Instant,
+    /// Whether it has set the end of the lease that it holds, and whether that is unanswered.
+    pub(crate) stands: bool,
+    pub(crate) is_standing: bool,
     /// When its next wake-up is due. Wake-ups at other times are stale.
     pub(crate) wake_at: TrueTime,
     pub(crate) grants: u64,
@@ -122,6 +129,8 @@ impl Client {
             habits,
             ttl: Duration::ZERO,
             hold_until: Instant::ZERO,
+            stands: false,
+            is_standing: false,
             wake_at: TrueTime(u64::MAX),
             grants: 0,
             answers: 0,

@@ -129,6 +129,9 @@ impl Node {
                 Event::Renewed { token, tenure, ttl, started_at } => {
                     (token, Answer::Renewed { tenure, ttl, started_at: Some(started_at) })
                 }
+                Event::Stood { token, tenure, lasts, .. } => {
+                    (token, Answer::Stood { tenure, lasts })
+                }
                 Event::NotHeld { token, .. } => (token, Answer::NotHeld),
                 Event::Released { token, .. } => (token, Answer::Released),
                 Event::Persist(record) => {
@@ -137,7 +140,6 @@ impl Node {
                     continue;
                 }
                 Event::Inspected { .. }
-                | Event::Stood { .. }
                 | Event::NoteHint(_)
                 | Event::HeldHint(_)
                 | Event::FreedHint(_)
@@ -186,6 +188,7 @@ impl Process for Node {
             Command::Release { tenure, patience } => {
                 self.shard.release(now, token, name, tenure, patience)
             }
+            Command::Stand { tenure, lasts } => self.shard.stand(now, token, name, tenure, lasts),
             Command::Abandon => {
                 // The node takes answers at once. So a request that is not open any more was
                 // answered before: the node sent the grant, and the client must release it.

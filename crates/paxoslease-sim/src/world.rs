@@ -497,7 +497,8 @@ impl<A: Algorithm> World<A> {
             Answer::Renewed { tenure, ttl, started_at } => {
                 self.counts.renewals += 1;
                 self.checker.granted(self.now, name, tenure, false);
-                if let Some(started_at) = started_at {
+                let stands = self.clients[client as usize].stands;
+                if let Some(started_at) = started_at.filter(|_| !stands) {
                     let drift = self.setup.cell.drift().with_rules(self.algorithm.rules());
                     let ends_at = drift.belief_ends_at(started_at, ttl);
                     let clock = &self.nodes[usize::from(id) - 1].clock;
@@ -519,6 +520,11 @@ impl<A: Algorithm> World<A> {
             Answer::NoQuorum => {
                 self.counts.no_quorums += 1;
                 (5, None)
+            }
+            Answer::Stood { tenure, .. } => {
+                self.counts.renewals += 1;
+                self.checker.granted(self.now, name, tenure, false);
+                (8, Some(tenure))
             }
             Answer::NotHeld => (6, None),
             Answer::Refused => (7, None),

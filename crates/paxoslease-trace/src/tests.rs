@@ -16,7 +16,7 @@ const SEEDS: u64 = 100;
 /// Rules that this judge cannot check: those of holders and clients, of whom a node's trace says
 /// nothing; those that the harness breaks; and those of the exhaustive checker, which are nodes
 /// without a record, missing in these worlds, and confirmations of releases.
-const NOT_JUDGED_HERE: [Rule; 8] = [
+const NOT_JUDGED_HERE: [Rule; 11] = [
     Rule::ReleaseDropsBeliefFirst,
     Rule::ReleasedTenureIsNeverUsed,
     Rule::OnlyOwnTenureIsRenewed,
@@ -25,6 +25,10 @@ const NOT_JUDGED_HERE: [Rule; 8] = [
     Rule::RecordlessNodeAsksFirst,
     Rule::RecordlessFloorIsLearnt,
     Rule::ReleaseNeedsMajority,
+    // No client of these cells has a standing lease.
+    Rule::StandFollowsVersion,
+    Rule::StandNeedsMajority,
+    Rule::StandEndsWithTenure,
 ];
 
 type Traces = Vec<(String, Vec<String>)>;

@@ -204,7 +204,9 @@ impl Process for NaiveNode {
                 self.request(now, token);
             }
             // "If its state is not empty": the holder's own vote prevents a second one.
-            Command::Renew { .. } => self.out.answer(token, Answer::NoQuorum),
+            Command::Renew { .. } | Command::Stand { .. } => {
+                self.out.answer(token, Answer::NoQuorum);
+            }
             // Only the holder forgets; the acceptors' timers continue.
             Command::Release { .. } => self.out.answer(token, Answer::Released),
             Command::Abandon => drop(self.requests.remove(&token)),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use paxoslease_core::{Belief, Instant, Name, Token};
+use paxoslease_core::{Belief, Instant, Lasts, Name, Token, Ttl};
 
 use super::{World, WorldEvent};
 use crate::algorithm::{Algorithm, Answer, Command, Process};
@@ -66,6 +66,7 @@ impl<A: Algorithm> World<A> {
                 Command::Acquire { .. } => "acquire",
                 Command::Renew { .. } => "renew",
                 Command::Release { .. } => "release",
+                Command::Stand { .. } => "stand",
                 Command::Abandon => "leave",
             };
             TraceEvent::Asked { client: id, node, text: format!("{what} {}", names[name]) }
@@ -75,7 +76,11 @@ impl<A: Algorithm> World<A> {
 
     fn send_command(&mut self, client: u32, node: u16, token: Token, command: Command) {
         self.tracer.hash(&[self.now.0, 9, u64::from(node), token.0]);
-        for delay in self.setup.client_link.copies(&mut self.rng).into_iter().flatten() {
+        // An operation that is carried out twice is two operations, and the second one may come
+        // after a newer one (S6). So its command is sent once.
+        let copies_max = if matches!(command, Command::Stand { .. }) { 1 } else { usize::MAX };
+        let copies = self.setup.client_link.copies(&mut self.rng);
+        for delay in copies.into_iter().flatten().take(copies_max) {
             self.schedule_in(delay, node, WorldEvent::Requested { client, token, command });
         }
     }
@@ -102,12 +107,15 @@ impl<A: Algorithm> World<A> {
             (Command::Acquire { .. }, Answer::Granted { tenure, ttl, waited }) => {
                 let client = self.client(id);
                 client.grants += 1;
+                (client.stands, client.is_standing) = (false, false);
                 let belief = Belief::granted(tenure, ends_at(waited, ttl));
                 client.belief = Some(belief.with_rules(rules));
                 self.believe(id, &pending);
                 self.begin_holding(id);
             }
             (Command::Acquire { .. }, _) if state == State::Acquiring => self.idle(id),
+            // A renewal that began before an operation gives no belief beyond its end (S6).
+            (Command::Renew { .. }, Answer::Renewed { .. }) if self.client(id).stands => {}
             (Command::Renew { .. }, Answer::Renewed { tenure, ttl, .. }) => {
                 if let Some(belief) = &mut self.client(id).belief {
                     belief.renewed(tenure, ends_at(Duration::ZERO, ttl));
@@ -115,14 +123,27 @@ impl<A: Algorithm> World<A> {
                 self.believe(id, &pending);
                 self.plan_renewal(id);
             }
-            (Command::Renew { .. }, Answer::NotHeld) if state == State::Holding => {
+            (Command::Stand { .. }, Answer::Stood { tenure, lasts }) => {
+                let until = lasts.capped(Ttl::MAX);
+                let client = self.client(id);
+                let is_current = client.tenure() == Some(tenure);
+                client.is_standing &= !is_current;
+                if let Some(belief) = &mut client.belief {
+                    belief.renewed(tenure, ends_at(Duration::ZERO, until));
+                }
+                self.believe(id, &pending);
+                self.plan_renewal(id);
+            }
+            (Command::Stand { .. } | Command::Renew { .. }, Answer::NotHeld)
+                if state == State::Holding =>
+            {
                 let now = self.client_now(id);
                 if !self.client(id).is_held(now) {
                     self.idle(id);
                 }
             }
             (Command::Release { .. }, _) if state == State::Releasing => self.idle(id),
-            (Command::Acquire { .. } | Command::Renew { .. }, _)
+            (Command::Acquire { .. } | Command::Renew { .. } | Command::Stand { .. }, _)
             | (Command::Release { .. } | Command::Abandon, _) => {}
         }
     }
@@ -293,8 +314,43 @@ impl<A: Algorithm> World<A> {
             ttl *= 3;
         }
         let Some(tenure) = self.client(id).tenure() else { return self.idle(id) };
+        if habits.stand_permille > 0 && held {
+            let draws = self.client_rng.chance(habits.stand_permille);
+            if self.client(id).stands || draws {
+                self.set_end(id, node, habits, now);
+                return self.plan_renewal(id);
+            }
+        }
         self.ask_as(id, node, habits, Command::Renew { tenure, ttl });
         self.plan_renewal(id);
+    }
+
+    /// S6: gives up the belief beyond the new end, then sets it. While the last operation has no
+    /// answer, there is no other.
+    fn set_end(&mut self, id: u32, node: u16, habits: Habits, now: Instant) {
+        if self.client(id).is_standing {
+            return;
+        }
+        let longest = self.setup.cell.max_lease().as_duration() * 3;
+        let lasts = self.client_rng.span((habits.ttl.0, longest));
+        let lasts = Lasts::until(now.after(lasts), now).expect("not zero");
+        let rules = self.algorithm.rules();
+        let drift = self.setup.cell.drift().with_rules(rules);
+        let until = drift.belief_ends_at(now, lasts.capped(Ttl::MAX));
+        let client = self.client(id);
+        let Some(belief) = client.belief else { return };
+        (client.stands, client.is_standing) = (true, true);
+        let tenure = belief.tenure();
+        let is_sooner = until < belief.ends_at();
+        if is_sooner {
+            client.belief = Some(Belief::granted(tenure, until).with_rules(rules));
+        }
+        self.ask(id, node, Command::Stand { tenure, lasts });
+        if is_sooner {
+            self.yield_belief(id);
+            let asked = *self.client(id).pending.last().expect("just asked");
+            self.believe(id, &asked);
+        }
     }
 
     fn renewing_node(&mut self, id: u32, habits: Habits) -> u16 {

@@ -82,6 +82,7 @@ impl Process for PaperNode {
                 self.release(now, name, tenure);
                 self.out.answer(token, Answer::Released);
             }
+            Command::Stand { .. } => self.out.answer(token, Answer::NoQuorum),
             Command::Abandon => {
                 let resource = self.resource(name.as_str());
                 resource.waiting.retain(|pending| pending.token != token);
