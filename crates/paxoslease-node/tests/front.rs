@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use paxoslease_node::front::{
-    Answer, ConnId, FrontEnd, Instant, Name, Request, Service, ShardHandle,
+    Answer, ConnId, FrontEnd, Hint, Holder, Instant, Name, Request, Service, ShardHandle,
 };
 use paxoslease_node::{Node, Remote, block_on};
 use paxoslease_wire::ShardId;
@@ -80,6 +80,35 @@ impl FrontEnd for Late {
     }
 }
 
+/// Sends a note for a name of the other shard when a client sends anything, and keeps the notes
+/// that it hears.
+struct Notes {
+    name: String,
+    heard: Arc<Mutex<Vec<String>>>,
+}
+
+impl FrontEnd for Notes {
+    fn accepted(&mut self, shard: &mut ShardHandle<'_>, _: ConnId) {
+        shard.watch(true);
+    }
+
+    fn received(&mut self, shard: &mut ShardHandle<'_>, _: ConnId, bytes: &[u8]) -> usize {
+        let text = Holder::from_bytes(bytes).expect("short");
+        shard.note(Name::new(&self.name).expect("a name"), text);
+        bytes.len()
+    }
+
+    fn answered(&mut self, _: &mut ShardHandle<'_>, _: u64, answer: Answer) {
+        panic!("a note has no answer: {answer:?}");
+    }
+
+    fn hinted(&mut self, _: &mut ShardHandle<'_>, hint: &Hint) {
+        let Hint::Note(label) = hint else { return };
+        assert_eq!(label.name().as_str(), self.name);
+        self.heard.lock().expect("no panic").push(label.holder().to_string());
+    }
+}
+
 fn name_of_shard(shard: u16) -> String {
     let mut names = (0..).map(|number| format!("name-{number}"));
     let is_of = |name: &String| ShardId::of(Name::new(name).expect("a name"), 2).index() == shard;
@@ -114,4 +143,29 @@ fn a_shard_that_stops_waits_for_requests_that_others_withdraw() {
     cell::until("the request waits", || cell::status(&node).waiters == 1);
     node.shutdown_blocking();
     assert_eq!(*seen.answers.lock().expect("no panic"), [Answer::Abandoned]);
+}
+
+#[test]
+fn a_note_for_a_name_of_another_shard_is_heard() {
+    let (peers, address) = cell::listen();
+    let (clients, clients_at) = cell::listen();
+    let config = cell::config(&[address], 1).shards(2);
+    let heard = Arc::<Mutex<Vec<String>>>::default();
+    let make = {
+        let heard = Arc::clone(&heard);
+        move |_| {
+            let (name, heard) = (name_of_shard(1), Arc::clone(&heard));
+            Box::new(Notes { name, heard }) as Box<dyn FrontEnd>
+        }
+    };
+    let front = Box::new(make);
+    let service = Service { clients: Some(clients), client_tls: None, front, recorder: None };
+    let node = block_on(Node::start_with(config, Some(peers), service)).expect("starts");
+    let mut client = TcpStream::connect(clients_at).expect("connects");
+    // The other shard may learn after the first note that this one wants hints.
+    cell::until("a note is heard", || {
+        client.write_all(b"hi").expect("sends");
+        heard.lock().expect("no panic").iter().any(|text| text.starts_with("hi"))
+    });
+    node.shutdown_blocking();
 }
