@@ -430,7 +430,6 @@ impl Proposer {
         for ballot in ballots {
             self.step(env, now, ballot, Step::Lost, None);
         }
-        self.conclude_inspections(env);
     }
 
     /// The acceptors `back` are connected again, and earlier messages to them may be lost. Requests

@@ -1,8 +1,8 @@
 //! Inspections (P10): which tenure of a name a majority stores. They change nothing.
 //!
 //! An inspection that asks after a grant was answered reports that grant, until it ends: every
-//! acceptor of the grant's majority that answers reports its tenure. What a lost round left in a
-//! minority is reported only while a missing acceptor could make it a majority.
+//! acceptor of the grant's majority that answers reports its tenure. While a missing acceptor could
+//! decide between a tenure and none, the inspection asks again, and in the end it has no answer.
 
 use alloc::vec::Vec;
 
@@ -59,24 +59,25 @@ impl Inspection {
         }
     }
 
-    /// What a majority stores; `None` while an acceptor that may answer could change that. The
-    /// acceptors in `silent` will not answer.
-    fn verdict(&self, cell: &Cell, silent: MemberSet) -> Option<Option<&Sighting>> {
+    /// What a majority stores; `None` while the acceptors that have not answered could change that.
+    fn verdict(&self, cell: &Cell) -> Option<Option<&Sighting>> {
         let quorum = cell.quorum();
         let missing = cell.everyone().without(self.answered);
-        let with_majority = |absent: MemberSet| {
-            let could_have = |report: &&Report| report.by.with(absent).len() >= quorum;
-            let held = self.held.iter().filter(could_have).map(|report| &report.seen);
-            held.max_by_key(|seen| seen.tenure)
-        };
-        if let Some(seen) = with_majority(MemberSet::EMPTY) {
-            return Some(Some(seen));
+        let has_majority = |report: &&Report| report.by.len() >= quorum;
+        if let Some(report) = self.held.iter().find(has_majority) {
+            return Some(Some(&report.seen));
         }
-        if self.free.len() >= quorum {
-            return Some(None);
-        }
-        let is_last = silent.contains(missing) && self.answered.len() >= quorum;
-        is_last.then(|| with_majority(missing))
+        let could_have = |report: &Report| report.by.with(missing).len() >= quorum;
+        let is_free = self.free.len() >= quorum
+            || self.answered.len() >= quorum && !self.held.iter().any(could_have);
+        is_free.then_some(None)
+    }
+
+    /// All acceptors that can answer did, and the rest could decide either way: what they answered
+    /// may be over by now, so they are asked anew.
+    fn begin_anew(&mut self) {
+        (self.answered, self.free) = (MemberSet::EMPTY, MemberSet::EMPTY);
+        self.held.clear();
     }
 }
 
@@ -109,24 +110,11 @@ impl Proposer {
     ) {
         if let Some(inspection) = self.inspections.get_mut(&query) {
             inspection.note(member, accepted, standing);
-            self.conclude_inspection(env, query, self.silent);
-        }
-    }
-
-    /// Answers the inspection, if the acceptors outside `silent` have decided it.
-    fn conclude_inspection(&mut self, env: &mut Env<'_>, query: u64, silent: MemberSet) {
-        let Some(inspection) = self.inspections.get(&query) else { return };
-        if let Some(verdict) = inspection.verdict(env.cell(), silent) {
-            let (token, accepted) = (inspection.token, verdict.cloned());
-            env.out.emit(Event::Inspected { token, accepted });
-            self.inspections.remove(&query);
-        }
-    }
-
-    /// Acceptors became unreachable: inspections that wait only for them are decided.
-    pub(super) fn conclude_inspections(&mut self, env: &mut Env<'_>) {
-        for query in self.queries() {
-            self.conclude_inspection(env, query, self.silent);
+            if let Some(verdict) = inspection.verdict(env.cell()) {
+                let (token, accepted) = (inspection.token, verdict.cloned());
+                env.out.emit(Event::Inspected { token, accepted });
+                self.inspections.remove(&query);
+            }
         }
     }
 
@@ -136,19 +124,22 @@ impl Proposer {
         queries
     }
 
-    /// Repeats the Inspect to the acceptors that have not answered, until the deadline.
+    /// Repeats the Inspect to the acceptors that have not answered, until the deadline. If all that
+    /// can be reached have answered, they are asked anew.
     pub(super) fn inspection_timed_out(&mut self, env: &mut Env<'_>, now: Instant, query: u64) {
-        let Some(inspection) = self.inspections.get(&query) else { return };
+        let reachable = env.cell().everyone().without(self.silent);
+        let Some(inspection) = self.inspections.get_mut(&query) else { return };
         let Inspection { token, started_at, deadline, .. } = *inspection;
-        if now < deadline {
-            let again_at = now.after(self.pause_since(env.config, now, started_at));
-            self.inspection_ends.push(again_at.min(deadline), query);
-            return self.resend_inspection(env, query, env.cell().everyone().without(self.silent));
+        if now >= deadline {
+            self.inspections.remove(&query);
+            return env.out.emit(Event::NoQuorum { token });
         }
-        self.conclude_inspection(env, query, env.cell().everyone());
-        if self.inspections.remove(&query).is_some() {
-            env.out.emit(Event::NoQuorum { token });
+        if inspection.answered.contains(reachable) {
+            inspection.begin_anew();
         }
+        let again_at = now.after(self.pause_since(env.config, now, started_at));
+        self.inspection_ends.push(again_at.min(deadline), query);
+        self.resend_inspection(env, query, reachable);
     }
 
     fn resend_inspection(&self, env: &mut Env<'_>, query: u64, members: MemberSet) {
