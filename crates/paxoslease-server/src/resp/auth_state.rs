@@ -169,6 +169,10 @@ impl Session {
         turn.common.scratch.clear();
         put_error(&mut turn.common.scratch, &error);
         self.withdraw_replies(turn, |ask| ask.is_for(lacks));
+        self.withdraw_operations(turn, |operations, id| {
+            let name = operations.waits_for(id);
+            name.is_some_and(|name| !rules.allows(place, Verb::Read, name))
+        });
         self.settled(turn, 0);
         if is_blinded {
             self.reply_error(turn.common, &error);

@@ -22,6 +22,7 @@ use super::Turn;
 use super::command::Command;
 use super::reply_error::ReplyError;
 use super::session::Session;
+use crate::config::Verb;
 use commands::integer;
 use keys::{DATABASES, Keys, Stop, lease_name};
 use operation::{First, Program, put_reply};
@@ -91,13 +92,28 @@ impl Session {
         args: &[&'a [u8]],
     ) -> Outcome<'a> {
         let name = command.name();
+        let tells_value = match command {
+            Command::RedisGetDel => true,
+            Command::RedisSet => args[2..].iter().any(|arg| arg.eq_ignore_ascii_case(b"GET")),
+            _ => false,
+        };
+        if tells_value {
+            let lease = lease_name(self.database, args[0]).map_err(ReplyError::Name)?;
+            self.admit_key(turn, Verb::Read, &lease)?;
+        }
         match command {
             Command::RedisSet => {
-                let is_old_only = args[2..].iter().any(|arg| arg.eq_ignore_ascii_case(b"XX"));
-                let first = if is_old_only { First::LookHere } else { First::AssumeFree };
+                let has =
+                    |option: &[u8]| args[2..].iter().any(|arg| arg.eq_ignore_ascii_case(option));
+                let first = match (has(b"NX"), has(b"XX"), has(b"GET")) {
+                    (true, _, false) => First::AcquireOrNil,
+                    (_, true, _) => First::LookHere,
+                    _ => First::AssumeFree,
+                };
                 self.operate_on(turn, name, args, 1, first)
             }
-            Command::RedisSetNx | Command::RedisSetEx | Command::RedisPSetEx => {
+            Command::RedisSetNx => self.operate_on(turn, name, args, 1, First::AcquireOrNil),
+            Command::RedisSetEx | Command::RedisPSetEx => {
                 self.operate_on(turn, name, args, 1, First::AssumeFree)
             }
             Command::RedisGet | Command::RedisTtl | Command::RedisPTtl | Command::RedisType => {
@@ -230,7 +246,9 @@ impl Session {
             let reply = script::Reply::Array(known.map(script::Reply::Integer).collect());
             self.reply(turn.common, |protocol, out| put_reply(&reply, protocol, out));
         } else if is("FLUSH") && args.len() <= 2 {
-            scripts.flush();
+            // It concerns all clients of this node.
+            self.admit_key(turn, Verb::Admin, "*")?;
+            turn.common.server.scripts.flush();
             self.reply_ok(turn.common);
         } else {
             return Err(ReplyError::Unexpected(args[0], Command::RedisScript.usage()));

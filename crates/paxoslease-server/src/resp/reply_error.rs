@@ -63,6 +63,8 @@ pub(super) enum ReplyError<'a> {
     Subscriber(&'static str),
     #[error("BUSY channels: a connection subscribes to at most {0} channels")]
     TooManyChannels(usize),
+    #[error("ERR a channel or a pattern has at most {0} bytes")]
+    PatternLen(usize),
     #[error("ERR bad message: {0}; nothing was published")]
     Message(TextError),
     #[error("NAME bad name: {0}; nothing was changed")]

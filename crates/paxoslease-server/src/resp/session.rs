@@ -11,7 +11,7 @@ use super::auth_state::AuthState;
 use super::expected::{Expected, State};
 use super::output::Output;
 use super::pending::{Notify, Owner, PendingRequest, RequestId};
-use super::redis::{self, Channel, OperationId};
+use super::redis::{self, Channel, OperationId, Operations};
 use super::reply::{
     put_answer, put_granted, put_hint, put_missed, put_stopping, put_timeout, put_ttl, ttl_shown,
 };
@@ -346,7 +346,7 @@ impl Session {
 
     /// Whether it has left so much unread that it misses messages.
     pub(super) fn is_slow_watcher(&self) -> bool {
-        self.output.pending() > UNREAD_BY_WATCHER_MAX
+        self.unread() > UNREAD_BY_WATCHER_MAX
     }
 
     pub(super) fn hint(&mut self, turn: &mut Turn<'_, '_>, hint: &Hint) {
@@ -425,6 +425,7 @@ impl Session {
         turn.common.scratch.clear();
         put_stopping(&mut turn.common.scratch);
         self.withdraw(turn, |_| true);
+        self.withdraw_operations(turn, |_, _| true);
         self.is_closing = true;
         self.settled(turn, 0);
     }
@@ -437,6 +438,7 @@ impl Session {
         turn.common.scratch.clear();
         put_error(&mut turn.common.scratch, &ReplyError::Ended);
         self.withdraw(turn, |ask| ask.label.is_some());
+        self.withdraw_operations(turn, Operations::waits_or_acquires);
         for expected in &mut self.expected {
             match &expected.state {
                 State::Answered(ask, Answer::Granted { tenure, .. }) => {
@@ -462,7 +464,7 @@ impl Session {
         turn.common.scratch.clear();
         put_error(&mut turn.common.scratch, &ReplyError::ReadAheadFull);
         self.withdraw_replies(turn, |ask| ask.waits);
-        self.withdraw_operations(turn, true);
+        self.withdraw_operations(turn, Operations::waits);
         self.settled(turn, 0);
     }
 
@@ -473,16 +475,19 @@ impl Session {
         // Those that are left are still tried.
         self.notifies.clear();
         self.withdraw_replies(turn, which);
-        self.withdraw_operations(turn, false);
     }
 
-    /// Withdraws operations of the Redis dialect, or only those that wait for a free name. The
-    /// reply to those is in the scratch.
-    fn withdraw_operations(&mut self, turn: &mut Turn<'_, '_>, only_waiting: bool) {
+    /// Withdraws the operations of the Redis dialect that `which` selects. The reply to those is in
+    /// the scratch.
+    pub(super) fn withdraw_operations(
+        &mut self,
+        turn: &mut Turn<'_, '_>,
+        which: impl Fn(&Operations, OperationId) -> bool,
+    ) {
         let mut left = Vec::new();
         for expected in &mut self.expected {
             if let State::Operation(id) = expected.state
-                && (!only_waiting || turn.common.operations.waits(id))
+                && which(&turn.common.operations, id)
             {
                 left.extend(redis::abort(turn.common, turn.shard, id).map(|keys| (id, keys)));
                 self.inflight -= 1;

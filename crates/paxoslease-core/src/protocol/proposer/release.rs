@@ -30,7 +30,8 @@ pub(super) struct Releasing {
     /// Callers that asked for the same release meanwhile.
     also: Vec<Token>,
     confirmed: MemberSet,
-    held: bool,
+    /// Those among them that had stored it.
+    held_by: MemberSet,
     /// By then the callers are answered.
     answer_by: Instant,
     /// From then on no acceptor can store the tenure.
@@ -176,13 +177,20 @@ impl Proposer {
         let quorum = if by_majority { env.cell().quorum() } else { 1 };
         let Some(releasing) = self.releases.get_mut(&tenure) else { return };
         releasing.confirmed = releasing.confirmed.with(member);
-        releasing.held |= held;
+        if held {
+            releasing.held_by = releasing.held_by.with(member);
+        }
+        let missing = env.cell().everyone().without(releasing.confirmed);
         let enough = match releasing.token {
-            Some(_) => releasing.confirmed.len() >= quorum,
-            None => releasing.confirmed.contains(env.cell().everyone()),
+            // Whether it was held is the answer, and one acceptor may be behind.
+            Some(_) => {
+                let is_known = releasing.is_held(quorum).is_some() || self.silent.contains(missing);
+                releasing.confirmed.len() >= quorum && is_known
+            }
+            None => missing.is_empty(),
         };
         if enough {
-            self.releases_open -= releasing.answer(env, true);
+            self.releases_open -= releasing.answer(env, quorum, true);
         }
         // An acceptor that confirmed has received every earlier message about this tenure.
         if self.renewals == 0 && releasing.confirmed.contains(env.cell().everyone()) {
@@ -197,8 +205,10 @@ impl Proposer {
         if now < releasing.check_at {
             return;
         }
-        if now >= releasing.answer_by {
-            self.releases_open -= releasing.answer(env, false);
+        let is_confirmed = releasing.confirmed.len() >= env.cell().quorum();
+        if now >= releasing.answer_by || is_confirmed && releasing.token.is_some() {
+            let quorum = env.cell().quorum();
+            self.releases_open -= releasing.answer(env, quorum, is_confirmed);
         }
         let answered = releasing.answered;
         let missing = self.unconfirmed(env, tenure);
@@ -206,7 +216,8 @@ impl Proposer {
         // If a majority confirmed and never stored the tenure, it has no holder: a client made it
         // up, or it was released before.
         let is_over = self.releases.get(&tenure).is_none_or(|releasing| {
-            now >= releasing.over_at || !releasing.held && releasing.confirmed.len() >= quorum
+            let never_held = releasing.held_by.is_empty();
+            now >= releasing.over_at || never_held && releasing.confirmed.len() >= quorum
         });
         let is_kept = !missing.is_empty() && !is_over && unconfirmed_count < UNCONFIRMED_MAX;
         if answered && !is_kept {
@@ -259,20 +270,32 @@ impl Proposer {
 impl Releasing {
     fn new(token: Option<Token>, label: Label, answer_by: Instant, over_at: Instant) -> Self {
         let (also, confirmed, check_at) = (Vec::new(), MemberSet::EMPTY, Instant::ZERO);
-        let (held, answered) = (false, false);
-        Self { label, token, also, confirmed, held, answer_by, over_at, check_at, answered }
+        let (held_by, answered) = (MemberSet::EMPTY, false);
+        Self { label, token, also, confirmed, held_by, answer_by, over_at, check_at, answered }
     }
 
-    /// Answers every caller, once. Returns how many open releases that ends; one without a caller
-    /// counts as one.
-    fn answer(&mut self, env: &mut Env<'_>, confirmed: bool) -> usize {
+    /// Whether a majority stored the tenure, if the answers so far tell.
+    fn is_held(&self, quorum: u32) -> Option<bool> {
+        let not_held = self.confirmed.without(self.held_by);
+        match (self.held_by.len() >= quorum, not_held.len() >= quorum) {
+            (true, _) => Some(true),
+            (_, true) => Some(false),
+            (false, false) => None,
+        }
+    }
+
+    /// Answers every caller, once. Only the first of them ended the tenure. Returns how many open
+    /// releases that ends; one without a caller counts as one.
+    fn answer(&mut self, env: &mut Env<'_>, quorum: u32, confirmed: bool) -> usize {
         if self.answered {
             return 0;
         }
         self.answered = true;
-        let (held, open) = (self.held, 1 + self.also.len());
+        let mut held = self.is_held(quorum).unwrap_or(!self.held_by.is_empty());
+        let open = 1 + self.also.len();
         for token in self.token.take().into_iter().chain(self.also.drain(..)) {
             env.out.emit(Event::Released { token, held, confirmed });
+            held = false;
         }
         open
     }

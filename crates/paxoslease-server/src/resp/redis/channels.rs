@@ -16,6 +16,8 @@ use crate::config::{NamePattern, Verb};
 
 /// Channels and patterns of one connection.
 const CHANNELS_MAX: usize = 256;
+/// The longest channel or pattern. The shard's thread compares each message with all of them.
+pub(super) const PATTERN_LEN_MAX: usize = 512;
 
 /// A channel, or a pattern of channels.
 #[derive(Clone, PartialEq, Eq)]
@@ -44,6 +46,9 @@ impl Session {
     ) -> Result<(), ReplyError<'static>> {
         for name in names {
             let channel = Channel { name: name.to_vec(), is_pattern };
+            if name.len() > PATTERN_LEN_MAX {
+                return Err(ReplyError::PatternLen(PATTERN_LEN_MAX));
+            }
             self.admit_channel(turn, &channel)?;
             if !self.channels.contains(&channel) {
                 if self.channels.len() == CHANNELS_MAX {
@@ -162,19 +167,20 @@ impl Session {
         if self.is_slow_watcher() {
             return turn.common.tally.limited(turn.shard.now(), Limit::Watch, 1);
         }
-        let protocol = self.protocol;
-        for channel in self.channels.iter().filter(|channel| channel.fits(name)) {
-            let out = &mut self.output.bytes;
-            protocol.put_push(out, if channel.is_pattern { 4 } else { 3 });
-            if channel.is_pattern {
-                put_bulk(out, b"pmessage");
-                put_bulk(out, &channel.name);
-            } else {
-                put_bulk(out, b"message");
-            }
-            put_bulk(out, name);
-            put_bulk(out, message);
+        let fitting = self.channels.iter().filter(|channel| channel.fits(name));
+        // Behind the replies that are due before, as the confirmation of the subscription may be.
+        for Channel { name: pattern, is_pattern } in fitting.cloned().collect::<Vec<_>>() {
+            self.reply(turn.common, |protocol, out| {
+                protocol.put_push(out, if is_pattern { 4 } else { 3 });
+                if is_pattern {
+                    put_bulk(out, b"pmessage");
+                    put_bulk(out, &pattern);
+                } else {
+                    put_bulk(out, b"message");
+                }
+                put_bulk(out, name);
+                put_bulk(out, message);
+            });
         }
-        self.touch(turn.common);
     }
 }

@@ -8,6 +8,7 @@ use super::super::pending::RequestId;
 use super::super::reply_error::ReplyError;
 use super::super::session::Session;
 use super::Outcome;
+use super::channels::PATTERN_LEN_MAX;
 use super::glob::{glob, literal_prefix};
 use super::keys::{Keys, key_of, prefix};
 use super::operation::{First, Program, put_reply};
@@ -101,6 +102,9 @@ impl Session {
         cursor: Cursor,
         count: u32,
     ) -> Outcome<'a> {
+        if pattern.len() > PATTERN_LEN_MAX {
+            return Err(ReplyError::PatternLen(PATTERN_LEN_MAX));
+        }
         let literal = String::from_utf8_lossy(literal_prefix(pattern)).into_owned();
         let prefix = database.map(prefix).unwrap_or_default() + &literal;
         let pattern = pattern.to_vec();

@@ -83,6 +83,18 @@ pub(super) enum First {
     LookHere,
     /// Its key is free, most likely.
     AssumeFree,
+    /// The same, and if the key is held, nothing else about it matters.
+    AcquireOrNil,
+}
+
+impl First {
+    fn assumes_free(self) -> bool {
+        matches!(self, Self::AssumeFree | Self::AcquireOrNil)
+    }
+
+    fn is_plain(self) -> bool {
+        self == Self::AcquireOrNil
+    }
 }
 
 /// What an operation waits for.
@@ -129,6 +141,11 @@ impl Operation {
     pub(in super::super) fn waits(&self) -> bool {
         matches!(self.phase, Phase::Waiting)
     }
+
+    /// Whether it is acquiring a lease, or has.
+    fn acquires(&self) -> bool {
+        !self.grants.is_empty() || matches!(self.phase, Phase::Changing(Effect::Acquire { .. }))
+    }
 }
 
 /// The operations of one shard.
@@ -168,6 +185,19 @@ impl Operations {
     pub(in super::super) fn waits(&self, id: OperationId) -> bool {
         self.get(id).is_some_and(Operation::waits)
     }
+
+    /// The name that an operation waits for.
+    pub(in super::super) fn waits_for(&self, id: OperationId) -> Option<&str> {
+        match &self.get(id).filter(|operation| operation.waits())?.program {
+            Program::Wait(wait) => Some(&wait.name),
+            _ => None,
+        }
+    }
+
+    /// Whether a client that sends nothing more may be gone before the reply matters to it.
+    pub(in super::super) fn waits_or_acquires(&self, id: OperationId) -> bool {
+        self.get(id).is_some_and(|operation| operation.waits() || operation.acquires())
+    }
 }
 
 /// What comes next, after an evaluation.
@@ -191,7 +221,7 @@ impl Operation {
             Err(Fault::Interrupted) => {
                 let trust = match self.first {
                     First::AskQuorum => Trust::Quorum,
-                    First::LookHere | First::AssumeFree => Trust::Hint,
+                    First::LookHere | First::AssumeFree | First::AcquireOrNil => Trust::Hint,
                 };
                 return Next::Learn(self.keys.unknown(), trust);
             }
@@ -308,7 +338,7 @@ impl Session {
     /// Evaluates an operation that waits for nothing, and begins what follows.
     pub(super) fn advance(&mut self, turn: &mut Turn<'_, '_>, id: OperationId) {
         let Some(mut operation) = turn.common.operations.take(id) else { return };
-        if operation.first == First::AssumeFree && operation.tries == 0 {
+        if operation.first.assumes_free() && operation.tries == 0 {
             for place in operation.keys.unknown() {
                 operation.keys.learn(place, None, Trust::Hint);
             }
@@ -340,7 +370,7 @@ impl Session {
     ) {
         let verb = match operation.first {
             First::AskQuorum => Verb::Read,
-            First::LookHere | First::AssumeFree => Verb::Acquire,
+            First::LookHere | First::AssumeFree | First::AcquireOrNil => Verb::Acquire,
         };
         for place in places {
             if let Err(error) = self.admit_key(turn, verb, &operation.keys.keys[*place].name) {
@@ -524,6 +554,11 @@ impl Session {
                     self.warn_of_redlock(turn, by.label.name());
                 }
                 roll_back(turn, &mut operation);
+                if !operation.first.is_plain() {
+                    // A denial tells neither the end of a standing lease nor, surely, its value.
+                    operation.keys.forget(place);
+                    return self.learn(turn, id, operation, &[place], Trust::Quorum);
+                }
                 operation.keys.learn(place, Some(stored), Trust::Quorum);
                 turn.common.operations.put_back(id, operation);
                 self.advance(turn, id);
@@ -587,7 +622,7 @@ impl Session {
             }
         }
         let is_acquire = match &program {
-            Program::Command(_) => first == First::AssumeFree,
+            Program::Command(_) => first.assumes_free(),
             Program::Script { script, .. } => {
                 matches!(script.class(), Class::Acquire | Class::Several)
             }

@@ -3,19 +3,43 @@
 //! A script is recognised once. One that is not recognised is kept too, so that `EVALSHA` says the
 //! same as `EVAL`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::reply_error::ReplyError;
 use super::script::{Script, fingerprint, sha1_hex};
 
-/// The most scripts that are kept. A library has a handful.
-const SCRIPTS_MAX: usize = 1024;
+/// The most bytes of scripts that are kept; beyond that, the oldest go. A library has a handful of
+/// a few hundred bytes. A recognised script takes up to 24 times the memory of its text.
+const SCRIPTS_BYTES_MAX: usize = 512 * 1024;
 
 type Recognised = Result<Arc<Script>, Arc<str>>;
 
 #[derive(Default)]
-pub(in super::super) struct Scripts(Mutex<BTreeMap<String, Recognised>>);
+pub(in super::super) struct Scripts(Mutex<Known>);
+
+#[derive(Default)]
+struct Known {
+    by_sha: BTreeMap<String, Recognised>,
+    /// Their SHA1s and lengths, the oldest first.
+    order: VecDeque<(String, usize)>,
+    bytes: usize,
+}
+
+impl Known {
+    fn insert(&mut self, sha: &str, len: usize, recognised: Recognised) {
+        if self.by_sha.insert(sha.to_owned(), recognised).is_none() {
+            self.order.push_back((sha.to_owned(), len));
+            self.bytes += len;
+        }
+        while self.bytes > SCRIPTS_BYTES_MAX
+            && let Some((oldest, len)) = self.order.pop_front()
+        {
+            self.by_sha.remove(&oldest);
+            self.bytes -= len;
+        }
+    }
+}
 
 impl Scripts {
     /// The script of `EVAL`.
@@ -41,12 +65,12 @@ impl Scripts {
     }
 
     pub(super) fn flush(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Known::default();
     }
 
     fn get(&self, sha: &[u8]) -> Option<Recognised> {
         let sha = std::str::from_utf8(sha).ok()?.to_ascii_lowercase();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&sha).cloned()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).by_sha.get(&sha).cloned()
     }
 
     fn recognise(&self, text: &[u8]) -> (String, Recognised) {
@@ -57,9 +81,8 @@ impl Scripts {
         let why = |error| format!("{error}; fingerprint {}", fingerprint(text)).into();
         let recognised: Recognised = Script::recognise(text).map(Arc::new).map_err(why);
         let mut scripts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if scripts.len() < SCRIPTS_MAX {
-            scripts.insert(sha.clone(), recognised.clone());
-        }
+        // Even an empty text takes memory.
+        scripts.insert(&sha, text.len().clamp(64, SCRIPTS_BYTES_MAX / 2), recognised.clone());
         (sha, recognised)
     }
 }
