@@ -4,10 +4,11 @@
 //! acceptor of the grant's majority that answers reports its tenure. What a lost round left in a
 //! minority is reported only while a missing acceptor could make it a majority.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{Env, Proposer};
-use crate::outbox::{Body, Sighting, Token};
+use crate::outbox::{Body, LiveLease, Sighting, Token};
 use crate::{Cell, Event, Holder, Instant, Label, MemberSet, Seen, Standing, Ttl};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -27,7 +28,7 @@ pub(super) struct Inspection {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Report {
     by: MemberSet,
-    seen: Sighting,
+    lease: LiveLease,
 }
 
 impl Inspection {
@@ -40,8 +41,8 @@ impl Inspection {
             self.free = self.free.with(member);
             return;
         };
-        match self.held.iter_mut().find(|report| report.seen.tenure == tenure) {
-            Some(Report { by, seen }) => {
+        match self.held.iter_mut().find(|report| report.lease.seen.tenure == tenure) {
+            Some(Report { by, lease: LiveLease { seen, standing: known } }) => {
                 *by = by.with(member);
                 seen.remaining = seen.remaining.max(remaining);
                 if seen.label.holder() == Holder::NONE {
@@ -49,28 +50,28 @@ impl Inspection {
                 }
                 // The end with the highest version; of equal ones, the latest.
                 let rank = |standing: &Standing| (standing.version, standing.lasts);
-                seen.standing = seen.standing.into_iter().chain(standing).max_by_key(rank);
+                *known = known.take().into_iter().chain(standing).max_by_key(rank);
             }
             None => {
                 let label = self.label.with_holder(holder);
-                let seen = Sighting { tenure, remaining, label, standing };
-                self.held.push(Report { by: member, seen });
+                let seen = Sighting { tenure, remaining, label };
+                self.held.push(Report { by: member, lease: LiveLease { seen, standing } });
             }
         }
     }
 
     /// What a majority stores; `None` while an acceptor that may answer could change that. The
     /// acceptors in `silent` will not answer.
-    fn verdict(&self, cell: &Cell, silent: MemberSet) -> Option<Option<&Sighting>> {
+    fn verdict(&self, cell: &Cell, silent: MemberSet) -> Option<Option<&LiveLease>> {
         let quorum = cell.quorum();
         let missing = cell.everyone().without(self.answered);
         let with_majority = |absent: MemberSet| {
             let could_have = |report: &&Report| report.by.with(absent).len() >= quorum;
-            let held = self.held.iter().filter(could_have).map(|report| &report.seen);
-            held.max_by_key(|seen| seen.tenure)
+            let held = self.held.iter().filter(could_have).map(|report| &report.lease);
+            held.max_by_key(|lease| lease.seen.tenure)
         };
-        if let Some(seen) = with_majority(MemberSet::EMPTY) {
-            return Some(Some(seen));
+        if let Some(lease) = with_majority(MemberSet::EMPTY) {
+            return Some(Some(lease));
         }
         if self.free.len() >= quorum {
             return Some(None);
@@ -117,7 +118,7 @@ impl Proposer {
     fn conclude_inspection(&mut self, env: &mut Env<'_>, query: u64, silent: MemberSet) {
         let Some(inspection) = self.inspections.get(&query) else { return };
         if let Some(verdict) = inspection.verdict(env.cell(), silent) {
-            let (token, accepted) = (inspection.token, verdict.cloned());
+            let (token, accepted) = (inspection.token, verdict.cloned().map(Box::new));
             env.out.emit(Event::Inspected { token, accepted });
             self.inspections.remove(&query);
         }
