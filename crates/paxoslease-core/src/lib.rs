@@ -60,7 +60,7 @@ mod timers;
 pub use config::{Config, ConfigError, Limits};
 #[cfg(feature = "digest")]
 pub use digest::Lens;
-pub use outbox::{Event, Sighting, To, Token, Transmit};
+pub use outbox::{Event, LiveLease, Sighting, To, Token, Transmit};
 pub use protocol::acceptor::SnapshotLease;
 pub use protocol::ballot::{Ballot, NodeId, Tenure};
 pub use protocol::belief::Belief;

@@ -3,8 +3,10 @@
 //! Both own their texts (see `storage/text.rs`), and the caller polls them from queues whose memory
 //! is reused. A broadcast is stored once, with the set of its receivers.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::mem;
+use core::ops::Deref;
 use core::time::Duration;
 
 use crate::{
@@ -44,7 +46,7 @@ pub(crate) enum Body {
     Reject { ballot: Ballot, promised: Ballot, accepted: Option<Sighting> },
     NotHeld { ballot: Ballot, promised: Ballot },
     Released { tenure: Tenure, held: bool },
-    Inspected { query: u64, accepted: Option<Sighting> },
+    Inspected { query: u64, accepted: Option<Box<LiveLease>> },
     Stood { version: Ballot, stored: Ballot, held: bool },
     Held(Sighting),
     Freed { label: Label, nodes_before: u8 },
@@ -60,17 +62,39 @@ pub struct Sighting {
     pub remaining: Ttl,
     /// The name and the holder's text.
     pub label: Label,
+}
+
+/// A sighting with the end of a standing lease, which only inspections and lists report. Rounds
+/// do without it, so that their messages and events stay small.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct LiveLease {
+    /// The lease.
+    pub seen: Sighting,
     /// Set for a standing lease: when it ends, whatever remains of its record.
     pub standing: Option<Standing>,
 }
 
-impl Sighting {
+impl LiveLease {
     /// What was left of the lease: of its record, or until the end of a standing lease.
     #[must_use]
     pub fn lasts(&self) -> Lasts {
-        let record = || Lasts::from_millis(self.remaining.as_millis().into());
-        let standing = self.standing.map(|standing| standing.lasts);
-        standing.or_else(record).expect("a ttl is not zero")
+        self.standing.map_or_else(|| self.seen.lasts(), |standing| standing.lasts)
+    }
+}
+
+impl Deref for LiveLease {
+    type Target = Sighting;
+
+    fn deref(&self) -> &Sighting {
+        &self.seen
+    }
+}
+
+impl Sighting {
+    /// What was left of the lease's record.
+    #[must_use]
+    pub fn lasts(&self) -> Lasts {
+        Lasts::from_millis(self.remaining.as_millis().into()).expect("a ttl is not zero")
     }
 
     pub(crate) fn seen(&self) -> Seen<'_> {
@@ -171,8 +195,9 @@ impl Body {
             Self::NotHeld { ballot, promised } => A(Reply::NotHeld { ballot, promised }),
             Self::Released { tenure, held } => A(Reply::Released { tenure, held }),
             Self::Inspected { query, ref accepted } => {
-                let standing = accepted.as_ref().and_then(|seen| seen.standing);
-                A(Reply::Inspected { query, accepted: seen(accepted), standing })
+                let standing = accepted.as_ref().and_then(|lease| lease.standing);
+                let accepted = accepted.as_ref().map(|lease| lease.seen.seen());
+                A(Reply::Inspected { query, accepted, standing })
             }
             Self::Stood { version, stored, held } => A(Reply::Stood { version, stored, held }),
             Self::Held(ref held) => H(Hint::Held { name: held.label.name(), seen: held.seen() }),
@@ -260,7 +285,7 @@ pub enum Event {
         /// The inspection that this answers.
         token: Token,
         /// The lease, if there was one.
-        accepted: Option<Sighting>,
+        accepted: Option<Box<LiveLease>>,
     },
     /// Make this record durable, then call [`crate::Shard::record_written`].
     Persist(Record),

@@ -608,8 +608,11 @@ impl Shard {
     /// When to call [`Self::handle_timeout`]. The wake-up may be stale.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let standing = self.acceptor.as_ref().and_then(|acceptor| acceptor.standing.next_at());
-        [self.proposer.next_wake_at(), standing].into_iter().flatten().min()
+        let proposer = self.proposer.next_wake_at();
+        match self.acceptor.as_ref().map(|acceptor| acceptor.standing.next_at()) {
+            Some(at) if at < Instant::MAX => Some(proposer.map_or(at, |wake_at| wake_at.min(at))),
+            _ => proposer,
+        }
     }
 
     /// Sets whether grants, releases and expiries at this node become [`Event::HeldHint`],

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use async_channel::{Receiver, Sender};
 use futures_core::Stream;
-use paxoslease_core::{Name, Sighting};
+use paxoslease_core::{Lasts, LiveLease, Name, Sighting};
 use serde::Serialize;
 
 /// The bytes that may be queued for a slow watcher, as if it shared none of them with others. The
@@ -41,11 +41,23 @@ pub struct LeaseInfo {
 
 impl From<Sighting> for LeaseInfo {
     fn from(seen: Sighting) -> Self {
+        Self::new(&seen, seen.lasts())
+    }
+}
+
+impl From<LiveLease> for LeaseInfo {
+    fn from(lease: LiveLease) -> Self {
+        Self::new(&lease.seen, lease.lasts())
+    }
+}
+
+impl LeaseInfo {
+    fn new(seen: &Sighting, lasts: Lasts) -> Self {
         Self {
             name: seen.label.name().to_string(),
             holder: seen.label.holder().to_string(),
             fence: seen.tenure.fence(),
-            remaining: seen.lasts().as_millis().map_or(Duration::MAX, Duration::from_millis),
+            remaining: lasts.as_millis().map_or(Duration::MAX, Duration::from_millis),
         }
     }
 }

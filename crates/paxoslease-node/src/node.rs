@@ -239,7 +239,7 @@ impl Node {
     pub async fn inspect(&self, name: &str) -> Result<Option<LeaseInfo>, AskError> {
         let name = Name::new(name).map_err(AskError::Name)?;
         match self.remote().ask(Request::Inspect { lease: name.into() }).await {
-            Answer::Inspected(seen) => Ok(seen.map(Into::into)),
+            Answer::Inspected(seen) => Ok(seen.map(|seen| (*seen).into())),
             answer => {
                 let quarantine = self.status_shown().ok().and_then(|status| status.quarantine());
                 Err(answer.into_ask_error(quarantine))

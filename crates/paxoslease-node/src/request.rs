@@ -10,8 +10,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use paxoslease_core::{
-    CommandError, Holder, Instant, Label, Lasts, Name, Permits, Sighting, Tenure, TextError, Token,
-    Ttl, TtlError,
+    CommandError, Holder, Instant, Label, Lasts, LiveLease, Name, Permits, Sighting, Tenure,
+    TextError, Token, Ttl, TtlError,
 };
 use paxoslease_holder::{AskError, Filter, Limit, Quarantine};
 use paxoslease_wire::ShardId;
@@ -302,11 +302,11 @@ pub enum Answer {
         confirmed: bool,
     },
     /// What a majority stored for a name a moment ago, or what this node did for a peek.
-    Inspected(Option<Sighting>),
+    Inspected(Option<Box<LiveLease>>),
     /// Leases that this node has seen: a hint.
     Listed {
         /// The page.
-        leases: Vec<Sighting>,
+        leases: Vec<LiveLease>,
         /// Where the next page begins; `None` at the end.
         next: Option<Cursor>,
     },

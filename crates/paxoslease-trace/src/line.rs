@@ -114,7 +114,7 @@ impl StartState {
     pub fn snapshot(record: Record, shard: &Shard, now: Instant) -> Self {
         let slots = 0..shard.slot_count();
         let leases = slots.filter_map(|slot| shard.lease_in(now, slot, |_| true));
-        let lease = |seen: paxoslease_core::Sighting| Lease {
+        let lease = |seen: paxoslease_core::LiveLease| Lease {
             name: seen.label.name().to_string(),
             holder: seen.label.holder().to_string(),
             tenure: seen.tenure.fence(),

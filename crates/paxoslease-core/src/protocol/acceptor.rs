@@ -4,16 +4,17 @@
 //! It only answers: it has no timers and sends no messages of its own. A name costs one table
 //! entry, and a sweep reclaims idle entries a few at a time.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-use crate::outbox::{Body, Sighting};
+use crate::outbox::{Body, LiveLease, Sighting};
 use crate::protocol::record::Ceilings;
 use crate::protocol::register::{Accepted, Answer, Register};
 use crate::queueing::turns::Turns;
 use crate::refusal::Refusal;
 use crate::rules::{Rule, Rules};
-use crate::standing::entries::{Entries, Stand};
+use crate::standing::entries::{Entries, Entry, Stand};
 use crate::storage::Slot;
 use crate::storage::table::{PREFETCH_BATCH, Table};
 use crate::{Ballot, Config, Holder, Instant, Label, Name, NodeId, Request, Standing, Tenure, Ttl};
@@ -207,12 +208,7 @@ impl Acceptor {
             | Request::Heal { ballot, ttl, .. } => (ballot, Some(ttl)),
             // The version of a relayed Stand is of the node whose client began the operation.
             Request::Stand { version, .. } => {
-                let counter = version.counter();
-                if counter > counter_bound {
-                    return Err(Refusal::BallotExhausting);
-                }
-                let is_admitted = ceilings.admits_counter(counter);
-                return if is_admitted { Ok(()) } else { Err(Refusal::RecordBehind) };
+                return admit_version(ceilings, counter_bound, version);
             }
             // A Release carries no counter: it changes nothing unless its tenure is stored here.
             Request::Release { .. } | Request::Inspect { .. } => return Ok(()),
@@ -335,14 +331,12 @@ impl Acceptor {
             }
             Request::Stand { name, tenure, version, lasts, is_relayed } => {
                 let stand = Stand { tenure, version, lasts, is_relayed };
-                let (stored, held) = match self.stand(config, now, name, stand) {
-                    Some(stored) => (stored, true),
-                    None => (Ballot::ZERO, false),
-                };
+                let stored = self.stand(config, now, name, stand);
+                let (stored, held) = (stored.unwrap_or(Ballot::ZERO), stored.is_some());
                 Ok((!is_relayed).then_some(Body::Stood { version, stored, held }))
             }
             Request::Inspect { name, query } => {
-                Ok(Some(Body::Inspected { query, accepted: self.sighting(now, name) }))
+                Ok(Some(Body::Inspected { query, accepted: self.lease(now, name).map(Box::new) }))
             }
         }
     }
@@ -350,6 +344,7 @@ impl Acceptor {
     /// S1: sets the end of a lease. Returns what the next version has to reach; `None` if the tenure
     /// is not live. The version raises `promised`, so that this acceptor never takes an older
     /// operation for a newer one, not even after it lost the lease and was healed.
+    #[cold]
     fn stand(
         &mut self,
         config: &Config,
@@ -489,32 +484,31 @@ impl Acceptor {
     }
 
     /// The live lease of a name in this acceptor; others may differ.
+    pub(crate) fn lease(&self, now: Instant, name: Name<'_>) -> Option<LiveLease> {
+        self.table.find(name).and_then(|slot| self.lease_at(now, slot))
+    }
+
+    /// The live lease in a slot; `None` too when the slot is vacant.
+    pub(crate) fn lease_at(&self, now: Instant, slot: Slot) -> Option<LiveLease> {
+        let seen = self.sighting_at(now, slot)?;
+        let stands = self.standing.get(slot, seen.tenure);
+        Some(LiveLease { standing: stands.and_then(|stands| stands.left(now)), seen })
+    }
+
+    /// The same as [`Self::lease`], without the end of a standing lease.
     pub(crate) fn sighting(&self, now: Instant, name: Name<'_>) -> Option<Sighting> {
         self.table.find(name).and_then(|slot| self.sighting_at(now, slot))
     }
 
-    /// The live lease in a slot; `None` too when the slot is vacant.
-    pub(crate) fn sighting_at(&self, now: Instant, slot: Slot) -> Option<Sighting> {
+    fn sighting_at(&self, now: Instant, slot: Slot) -> Option<Sighting> {
         let entry = self.table.get(slot)?;
         let live = entry.register.live(now)?;
-        // Rounded up: a lease never ends earlier than reported.
-        let (tenure, label) = (live.tenure, entry.label.clone());
-        let stands = self.standing.get(slot, tenure);
+        let stands = self.standing.get(slot, live.tenure);
         if stands.is_some_and(|stands| stands.is_voted && stands.ends_at <= now) {
             return None;
         }
-        let remaining = self.remaining(now, slot, live);
-        let standing = stands.and_then(|stands| stands.left(now));
-        Some(Sighting { tenure, remaining, label, standing })
-    }
-
-    /// What is left of a live lease's record. Members renew the record of a standing lease, so it
-    /// may have nothing left for a moment.
-    pub(crate) fn remaining(&self, now: Instant, slot: Slot, live: Accepted) -> Ttl {
-        let stands = self.standing.get(slot, live.tenure);
-        let until = stands.map_or(live.expires_at, |stands| stands.record_ends_at);
-        let left = until.since(now).max(Duration::from_nanos(1));
-        Ttl::from_duration(left).unwrap_or(Ttl::MAX)
+        let remaining = remaining(now, live, stands);
+        Some(Sighting { tenure: live.tenure, remaining, label: entry.label.clone() })
     }
 
     /// Reclaims released names after a few round trips as long as this one.
@@ -620,6 +614,23 @@ impl Acceptor {
             self.floor = self.floor.max(entry.register.promised);
         }
     }
+}
+
+#[cold]
+fn admit_version(ceilings: &mut Ceilings, bound: u64, version: Ballot) -> Result<(), Refusal> {
+    if version.counter() > bound {
+        return Err(Refusal::BallotExhausting);
+    }
+    let is_admitted = ceilings.admits_counter(version.counter());
+    if is_admitted { Ok(()) } else { Err(Refusal::RecordBehind) }
+}
+
+/// What is left of a live lease's record, rounded up: a lease never ends earlier than reported.
+/// Members renew the record of a standing lease, so it may have nothing left for a moment.
+pub(crate) fn remaining(now: Instant, live: Accepted, stands: Option<&Entry>) -> Ttl {
+    let until = stands.map_or(live.expires_at, |stands| stands.record_ends_at);
+    let left = until.since(now).max(Duration::from_nanos(1));
+    Ttl::from_duration(left).unwrap_or(Ttl::MAX)
 }
 
 #[cfg(test)]

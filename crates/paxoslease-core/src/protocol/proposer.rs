@@ -551,5 +551,5 @@ fn note_foreign(round: &mut Round, now: Instant, member: MemberSet, seen: &Seen<
 }
 
 fn sighting(label: &Label, tenure: Tenure, remaining: Ttl) -> Sighting {
-    Sighting { tenure, remaining, label: label.clone(), standing: None }
+    Sighting { tenure, remaining, label: label.clone() }
 }

@@ -14,12 +14,7 @@ impl Shard {
                 if self.watched {
                     let label = Label::new(name, seen.holder);
                     let (tenure, remaining) = (seen.tenure, seen.remaining);
-                    self.out.emit(Event::HeldHint(Sighting {
-                        tenure,
-                        remaining,
-                        label,
-                        standing: None,
-                    }));
+                    self.out.emit(Event::HeldHint(Sighting { tenure, remaining, label }));
                 }
             }
             Hint::Note { name, text } => {
@@ -69,10 +64,14 @@ impl Shard {
         self.send_freed(name, &turns);
     }
 
+    fn sighting(&self, now: Instant, name: Name<'_>) -> Option<Sighting> {
+        self.acceptor.as_ref()?.sighting(now, name)
+    }
+
     /// The acceptor here may have accepted a peer's Propose.
     pub(crate) fn note_taken(&mut self, now: Instant, name: Name<'_>) {
         if self.proposer.has_waiters(name)
-            && let Some(by) = self.lease(now, name)
+            && let Some(by) = self.sighting(now, name)
         {
             self.with_proposer(now, |proposer, env| proposer.on_taken(env, now, &by));
         }
@@ -123,7 +122,7 @@ impl Shard {
     pub(crate) fn watch_request(&mut self, now: Instant, request: Request<'_>, answer: &Body) {
         let event = match (request, answer) {
             (Request::Propose { name, .. }, Body::Accept { .. }) => {
-                self.lease(now, name).map(Event::HeldHint)
+                self.sighting(now, name).map(Event::HeldHint)
             }
             (Request::Release { name, .. }, Body::Released { held: true, .. }) => {
                 Some(Event::FreedHint(Label::new(name, Holder::NONE)))

@@ -4,8 +4,8 @@
 use core::time::Duration;
 
 use super::Shard;
-use crate::outbox::Sighting;
-use crate::protocol::acceptor::{Acceptor, SnapshotLease};
+use crate::outbox::LiveLease;
+use crate::protocol::acceptor::{Acceptor, SnapshotLease, remaining};
 use crate::protocol::proposer::RoundCounts;
 use crate::protocol::record::Record;
 use crate::protocol::register::Register;
@@ -23,8 +23,8 @@ impl Shard {
 
     /// The live lease of a name in this node's acceptor. A hint: other acceptors may differ.
     #[must_use]
-    pub fn lease(&self, now: Instant, name: Name<'_>) -> Option<Sighting> {
-        self.acceptor.as_ref()?.sighting(now, name)
+    pub fn lease(&self, now: Instant, name: Name<'_>) -> Option<LiveLease> {
+        self.acceptor.as_ref()?.lease(now, name)
     }
 
     /// Slots in the acceptor's table, vacant ones included. A lease keeps its slot, so a walk over
@@ -40,10 +40,10 @@ impl Shard {
         now: Instant,
         slot: u32,
         wanted: impl FnOnce(Name<'_>) -> bool,
-    ) -> Option<Sighting> {
+    ) -> Option<LiveLease> {
         let (acceptor, slot) = (self.acceptor.as_ref()?, Slot::new(slot));
         let is_wanted = wanted(acceptor.table().get(slot)?.label.name());
-        is_wanted.then(|| acceptor.sighting_at(now, slot)).flatten()
+        is_wanted.then(|| acceptor.lease_at(now, slot)).flatten()
     }
 
     /// The register of a name in the acceptor.
@@ -151,7 +151,7 @@ impl Snapshot {
             let slot = Slot::new(slot);
             let live = entry.register.live(self.now)?;
             let stands = self.acceptor.standing.get(slot, live.tenure);
-            let remaining = self.acceptor.remaining(self.now, slot, live);
+            let remaining = remaining(self.now, live, stands);
             Some(SnapshotLease {
                 name: entry.label.name(),
                 holder: entry.label.holder(),

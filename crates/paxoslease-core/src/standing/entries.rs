@@ -46,13 +46,30 @@ pub(crate) struct Stand {
     pub(crate) is_relayed: bool,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Entries {
     by_slot: BTreeMap<Slot, Entry>,
     ends: BTreeSet<(Instant, Slot)>,
     renewals: BTreeSet<(Instant, Slot)>,
+    /// The first of `ends`; [`Instant::MAX`] if there is none. Every input compares it with now.
+    end_next_at: Instant,
+    /// The first of `ends` and `renewals`; [`Instant::MAX`] if there is none.
+    wake_next_at: Instant,
     /// Tenures that were released a short time ago, and until when they are not healed.
     ended: VecDeque<(Instant, Tenure)>,
+}
+
+impl Default for Entries {
+    fn default() -> Self {
+        Self {
+            by_slot: BTreeMap::new(),
+            ends: BTreeSet::new(),
+            renewals: BTreeSet::new(),
+            end_next_at: Instant::MAX,
+            wake_next_at: Instant::MAX,
+            ended: VecDeque::new(),
+        }
+    }
 }
 
 impl Entries {
@@ -109,6 +126,7 @@ impl Entries {
     }
 
     /// S4: a renewal by the holder itself promises it more time than the end that is stored.
+    #[cold]
     pub(crate) fn renewed(&mut self, slot: Slot, tenure: Tenure, until: Instant) {
         if let Some(entry) = self.get(slot, tenure).copied() {
             let ends_at = entry.ends_at.max(until);
@@ -118,6 +136,7 @@ impl Entries {
     }
 
     /// S3: the tenure in a slot has been replaced by another one.
+    #[cold]
     pub(crate) fn replaced(&mut self, rules: Rules, slot: Slot, by: Option<Tenure>) {
         let is_other = |entry: &Entry| Some(entry.tenure) != by;
         if rules.on(Rule::StandEndsWithTenure) && self.by_slot.get(&slot).is_some_and(is_other) {
@@ -127,6 +146,7 @@ impl Entries {
 
     /// S3: the tenure was released. If it stood here, or was never stored here, a Heal that is on
     /// its way must not store it: see [`Self::is_ended`].
+    #[cold]
     pub(crate) fn released(
         &mut self,
         config: &Config,
@@ -161,7 +181,15 @@ impl Entries {
         if let Some(entry) = self.by_slot.remove(&slot) {
             self.ends.remove(&(entry.ends_at, slot));
             self.renewals.remove(&(entry.renew_at, slot));
+            self.note_next();
         }
+    }
+
+    fn note_next(&mut self) {
+        let first =
+            |times: &BTreeSet<(Instant, Slot)>| times.first().map_or(Instant::MAX, |(at, _)| *at);
+        self.end_next_at = first(&self.ends);
+        self.wake_next_at = self.end_next_at.min(first(&self.renewals));
     }
 
     /// S2: the next lease whose end has come.
@@ -178,7 +206,7 @@ impl Entries {
     /// Whether an end has come.
     #[inline]
     pub(crate) fn has_ended(&self, now: Instant) -> bool {
-        self.ends.first().is_some_and(|(at, _)| *at <= now)
+        self.end_next_at <= now
     }
 
     /// The next lease that this node has to look at. It is looked at once more only after
@@ -189,15 +217,16 @@ impl Entries {
             return None;
         }
         self.renewals.pop_first();
+        self.note_next();
         let entry = self.by_slot.get_mut(&slot).expect("it has a time, so it has an entry");
         entry.renew_at = Instant::MAX;
         Some((slot, *entry))
     }
 
-    /// When [`Self::pop_ended`] or [`Self::pop_renewal`] returns something.
-    pub(crate) fn next_at(&self) -> Option<Instant> {
-        let next = [self.ends.first(), self.renewals.first()];
-        next.into_iter().flatten().map(|(at, _)| *at).min()
+    /// When [`Self::pop_ended`] or [`Self::pop_renewal`] returns something; [`Instant::MAX`] for
+    /// never.
+    pub(crate) const fn next_at(&self) -> Instant {
+        self.wake_next_at
     }
 
     /// S5: looks at the lease again when about a `part`th of its record's time has passed. Members
@@ -238,6 +267,7 @@ impl Entries {
             self.renewals.insert((entry.renew_at, slot));
         }
         self.by_slot.insert(slot, entry);
+        self.note_next();
     }
 }
 

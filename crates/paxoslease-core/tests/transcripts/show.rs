@@ -51,9 +51,7 @@ impl Scene {
                 });
                 format!("promised {}{lease}", register.promised)
             }),
-            "lease" => {
-                shard.lease(now, name).map_or("free".to_owned(), |seen| words::sighting(&seen))
-            }
+            "lease" => shard.lease(now, name).map_or("free".to_owned(), |seen| words::lease(&seen)),
             "table" => {
                 let floor =
                     shard.floor().map_or("no floor".to_owned(), |floor| format!("floor {floor}"));

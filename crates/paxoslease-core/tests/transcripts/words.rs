@@ -156,11 +156,16 @@ fn seen(accepted: Option<Seen<'_>>) -> String {
 }
 
 pub(crate) fn sighting(sighting: &Sighting) -> String {
-    let Sighting { tenure, remaining, label, standing } = sighting;
+    let Sighting { tenure, remaining, label } = sighting;
+    format!("held by {tenure} {:?} for {remaining}", label.holder())
+}
+
+pub(crate) fn lease(lease: &LiveLease) -> String {
+    let LiveLease { seen, standing } = lease;
     let stands = standing.map_or(String::new(), |Standing { lasts, version }| {
         format!(", stands for {} under {version}", self::lasts(lasts))
     });
-    format!("held by {tenure} {:?} for {remaining}{stands}", label.holder())
+    format!("{}{stands}", sighting(seen))
 }
 
 /// Who hears of an event, and what. Instants are given as spans since `began_at`.
@@ -185,7 +190,7 @@ pub(crate) fn event(event: &Event, began_at: Instant) -> (String, String) {
             let held = if *held { "" } else { ", was not held" };
             format!("released{held}{}", if *confirmed { "" } else { ", unconfirmed" })
         }
-        Event::Inspected { accepted, .. } => accepted.as_ref().map_or("free".to_owned(), sighting),
+        Event::Inspected { accepted, .. } => accepted.as_deref().map_or("free".to_owned(), lease),
         Event::Persist(record) => format!("write: {}", self::record(*record)),
         Event::HeldHint(seen) => format!("{}: {}", seen.label.name(), sighting(seen)),
         Event::FreedHint(label) => format!("{}: freed", label.name()),

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use paxoslease_core::{Instant, Name, Shard, Sighting};
+use paxoslease_core::{Instant, LiveLease, Name, Shard};
 use paxoslease_holder::Filter;
 use paxoslease_wire::ShardId;
 
@@ -93,7 +93,7 @@ impl Lists {
 
 impl List {
     /// Looks at up to `slots` slots, and returns the leases that it found there.
-    fn look(&mut self, now: Instant, shard: &Shard, slots: u32) -> Vec<Sighting> {
+    fn look(&mut self, now: Instant, shard: &Shard, slots: u32) -> Vec<LiveLease> {
         let (mut leases, mut bytes) = (Vec::new(), 0);
         let end = self.slot + slots;
         while self.slot < end && leases.len() < self.max.leases as usize && bytes < self.max.bytes {

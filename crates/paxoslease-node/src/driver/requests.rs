@@ -81,7 +81,7 @@ impl Driver {
             Request::Inspect { lease } => self.shard.inspect(now, token, lease.name()).err(),
             Request::Peek { lease } => {
                 let seen = self.shard.lease(now, lease.name());
-                return self.reply(now, token, Answer::Inspected(seen));
+                return self.reply(now, token, Answer::Inspected(seen.map(Box::new)));
             }
             Request::Note { lease } => return self.shard.note(lease.name(), lease.holder()),
             Request::List { cursor, prefix, filter, max } => {

@@ -144,7 +144,7 @@ impl Driver {
             acquire.tried += 1;
             let seen = self.shard.lease(now, acquire.permit(number).name());
             match seen.filter(|_| acquire.is_hasty) {
-                Some(seen) => acquire.denied_by(seen),
+                Some(lease) => acquire.denied_by(lease.seen),
                 None => {
                     self.request_permit(now, slot, number, Duration::ZERO);
                     return;

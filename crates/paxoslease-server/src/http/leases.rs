@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use paxoslease_node::front::{Answer, Cursor, Holder, Label, Name, PageMax, Request, Sighting};
+use paxoslease_node::front::{
+    Answer, Cursor, Holder, Label, LiveLease, Name, PageMax, Request, Sighting,
+};
 use serde::Serialize;
 
 use super::App;
@@ -195,7 +197,7 @@ impl From<paxoslease_node::LeaseInfo> for Lease {
     }
 }
 
-fn lease(seen: Sighting) -> Lease {
+fn lease(seen: LiveLease) -> Lease {
     paxoslease_node::LeaseInfo::from(seen).into()
 }
 
@@ -216,7 +218,7 @@ pub(super) async fn inspect(
     name: LeaseName,
 ) -> Result<Json<Lease>, Refusal> {
     match app.remote.ask(Request::Inspect { lease: name.name().into() }).await {
-        Answer::Inspected(Some(seen)) => Ok(Json(lease(seen))),
+        Answer::Inspected(Some(seen)) => Ok(Json(lease(*seen))),
         Answer::Inspected(None) => Err(Refusal::NotSeen { name: name.name().to_string() }),
         answer => Err(app.refuse(&name, answer, Changed::Nothing).await),
     }

@@ -70,7 +70,8 @@ impl State {
 /// The memory of an answer besides itself. Lists are bytes by then.
 fn answer_cost(answer: &Answer) -> usize {
     match answer {
-        Answer::Held(seen) | Answer::Inspected(Some(seen)) => text_len(&seen.label),
+        Answer::Held(seen) => text_len(&seen.label),
+        Answer::Inspected(Some(seen)) => text_len(&seen.label) + size_of_val(&**seen),
         _ => 0,
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use paxoslease_node::front::{Answer, Hint, Label, Lasts, Sighting, Ttl};
+use paxoslease_node::front::{Answer, Hint, Label, Lasts, LiveLease, Ttl};
 use paxoslease_node::{Limit, Quarantine};
 use paxoslease_wire::resp::{
     Protocol, put_array, put_bulk, put_bulk_integer, put_error, put_integer,
@@ -130,7 +130,7 @@ pub(super) fn put_hint(hint: &Hint, protocol: Protocol, out: &mut Vec<u8>) {
             put_bulk(out, seen.label.name().as_bytes());
             put_bulk(out, seen.label.holder().as_bytes());
             put_fence(out, seen.tenure.fence());
-            put_integer(out, left_ms(seen));
+            put_integer(out, left_ms(seen.lasts()));
         }
         Hint::Freed(label) => {
             protocol.put_push(out, 2);
@@ -179,14 +179,14 @@ pub(super) fn put_json(value: &Value, protocol: Protocol, out: &mut Vec<u8>) {
 }
 
 /// In RESP3 a lease in a list is a map, in RESP2 an array of its values.
-fn put_listed(seen: &Sighting, protocol: Protocol, out: &mut Vec<u8>) {
+fn put_listed(seen: &LiveLease, protocol: Protocol, out: &mut Vec<u8>) {
     match protocol {
         Protocol::Resp2 => {
             put_array(out, 4);
             put_bulk(out, seen.label.name().as_bytes());
             put_bulk(out, seen.label.holder().as_bytes());
             put_fence(out, seen.tenure.fence());
-            put_integer(out, left_ms(seen));
+            put_integer(out, left_ms(seen.lasts()));
         }
         Protocol::Resp3 => {
             protocol.put_map(out, 4);
@@ -197,18 +197,18 @@ fn put_listed(seen: &Sighting, protocol: Protocol, out: &mut Vec<u8>) {
     }
 }
 
-fn put_seen(seen: &Sighting, out: &mut Vec<u8>) {
+fn put_seen(seen: &LiveLease, out: &mut Vec<u8>) {
     put_bulk(out, b"holder");
     put_bulk(out, seen.label.holder().as_bytes());
     put_bulk(out, b"fence");
     put_fence(out, seen.tenure.fence());
     put_bulk(out, b"ttl_ms");
-    put_integer(out, left_ms(seen));
+    put_integer(out, left_ms(seen.lasts()));
 }
 
 /// The reply to LEASE.TTL, as with Redis' PTTL.
-pub(super) fn put_ttl(seen: Option<&Sighting>, out: &mut Vec<u8>) {
-    put_integer(out, seen.map_or(-2, left_ms));
+pub(super) fn put_ttl(seen: Option<&LiveLease>, out: &mut Vec<u8>) {
+    put_integer(out, seen.map_or(-2, |seen| left_ms(seen.lasts())));
 }
 
 /// As a string: it has 63 bits, and numbers of JavaScript only 53.
@@ -217,8 +217,8 @@ fn put_fence(out: &mut Vec<u8>, fence: u64) {
 }
 
 /// What is left of a lease, as with Redis' PTTL: -1 for ever.
-fn left_ms(seen: &Sighting) -> i64 {
-    seen.lasts().as_millis().map_or(-1, |millis| i64::try_from(millis).unwrap_or(i64::MAX))
+fn left_ms(lasts: Lasts) -> i64 {
+    lasts.as_millis().map_or(-1, |millis| i64::try_from(millis).unwrap_or(i64::MAX))
 }
 
 /// How long a lease lasts, in milliseconds. A standing lease that lasts for ever has 0, as in the

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use paxoslease_node::front::{Answer, ConnId, Hint, Request, Sighting};
+use paxoslease_node::front::{Answer, ConnId, Hint, LiveLease, Request};
 use paxoslease_wire::resp::{Protocol, put_bulk, put_error, put_integer, put_simple};
 
 use super::auth_state::AuthState;
@@ -220,7 +220,7 @@ impl Session {
             // The rules may have changed since it was asked for.
             Answer::Listed { leases, next } => {
                 let may_see = |name: &str| turn.common.rules.allows(viewer, Verb::Read, name);
-                let shown = |seen: &Sighting| may_see(seen.label.name().as_str());
+                let shown = |seen: &LiveLease| may_see(seen.label.name().as_str());
                 let leases = leases.into_iter().filter(shown).collect();
                 turn.common.pending.remove(ask);
                 turn.common.scratch.clear();
@@ -293,7 +293,7 @@ impl Session {
                     };
                     match &answer {
                         Answer::Inspected(seen) if turn.common.pending.get(ask).only_ttl => {
-                            put_ttl(seen.as_ref(), out);
+                            put_ttl(seen.as_deref(), out);
                         }
                         answer => {
                             let lasts = turn.common.pending.get(ask).lasts;

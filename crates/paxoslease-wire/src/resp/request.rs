@@ -85,29 +85,31 @@ impl<'a> Request<'a> {
     #[must_use]
     pub fn all(bytes: &'a [u8]) -> Vec<&'a [u8]> {
         let mut all = Vec::new();
-        // These bytes were read before.
-        let _len = match bytes.first() {
-            Some(b'*') => Self::each(bytes, |argument| {
-                all.push(argument);
-                Ok(())
-            }),
-            _ => Self::each_word(bytes, |argument| {
-                all.push(argument);
-                Ok(())
-            }),
-        };
+        if bytes.first() == Some(&b'*') {
+            // These bytes were read before.
+            let _read = Self::array_into(bytes, &mut all);
+        } else {
+            let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+            let words = line.split(u8::is_ascii_whitespace);
+            all.extend(words.filter(|word| !word.is_empty()));
+        }
         all
     }
 
-    fn array(&mut self, bytes: &'a [u8]) -> Result<usize, Stop> {
-        Self::each(bytes, |argument| self.push(argument))
+    /// Like [`Self::array`]. It does not call [`Self::bulk`]: with a second caller, that is no longer
+    /// inlined in the hot path.
+    fn array_into(bytes: &'a [u8], all: &mut Vec<&'a [u8]>) -> Result<(), Stop> {
+        let mut scan = Scanner::new(bytes, REQUEST_LEN_MAX);
+        scan.byte()?;
+        for _ in 0..scan.number()? {
+            scan.byte()?;
+            let len = scan.len()?.unwrap_or_default();
+            all.push(scan.string(len)?);
+        }
+        Ok(())
     }
 
-    #[inline]
-    fn each(
-        bytes: &'a [u8],
-        mut push: impl FnMut(&'a [u8]) -> Result<(), RespError>,
-    ) -> Result<usize, Stop> {
+    fn array(&mut self, bytes: &'a [u8]) -> Result<usize, Stop> {
         let mut scan = Scanner::new(bytes, REQUEST_LEN_MAX);
         scan.byte()?;
         let count = scan.number()?;
@@ -119,7 +121,7 @@ impl<'a> Request<'a> {
                 Some(len) => len,
                 None => Self::bulk(&mut scan)?,
             };
-            push(scan.string(len)?)?;
+            self.push(scan.string(len)?)?;
         }
         Ok(scan.at())
     }
@@ -132,13 +134,6 @@ impl<'a> Request<'a> {
     }
 
     fn inline(&mut self, bytes: &'a [u8]) -> Result<usize, Stop> {
-        Self::each_word(bytes, |argument| self.push(argument))
-    }
-
-    fn each_word(
-        bytes: &'a [u8],
-        mut push: impl FnMut(&'a [u8]) -> Result<(), RespError>,
-    ) -> Result<usize, Stop> {
         let window = &bytes[..bytes.len().min(LINE_LEN_MAX)];
         let Some(len) = window.iter().position(|byte| *byte == b'\n') else {
             let is_too_long = window.len() == LINE_LEN_MAX;
@@ -146,7 +141,7 @@ impl<'a> Request<'a> {
         };
         let words = window[..len].split(u8::is_ascii_whitespace);
         for word in words.filter(|word| !word.is_empty()) {
-            push(word)?;
+            self.push(word)?;
         }
         Ok(len + 1)
     }

@@ -1,7 +1,7 @@
 //! Standing leases, through the handle that daemons use.
 
 use paxoslease_node::Remote;
-use paxoslease_node::front::{Answer, Holder, Lasts, Name, Request, Sighting};
+use paxoslease_node::front::{Answer, Holder, Lasts, LiveLease, Name, Request};
 
 use super::*;
 use crate::simulation::Simulation;
@@ -36,7 +36,7 @@ impl Simulation {
         self.run(host, asking)
     }
 
-    fn holder_of_x(&mut self, host: usize) -> Option<Sighting> {
+    fn holder_of_x(&mut self, host: usize) -> Option<Box<LiveLease>> {
         match self.ask(host, Request::Inspect { lease: name().into() }) {
             Answer::Inspected(seen) => seen,
             other => panic!("{other:?}"),

@@ -165,7 +165,7 @@ impl Proposer {
             contender.splits = 0;
         }
         contender.known_at = contender.tried_at;
-        let by = Sighting { tenure, remaining, label, standing: None };
+        let by = Sighting { tenure, remaining, label };
         if !is_over {
             return self.wait(env, now, id, free_at, by);
         }

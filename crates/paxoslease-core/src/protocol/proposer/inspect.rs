@@ -4,10 +4,11 @@
 //! acceptor of the grant's majority that answers reports its tenure. While a missing acceptor could
 //! decide between a tenure and none, the inspection asks again, and in the end it has no answer.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{Env, Proposer};
-use crate::outbox::{Body, Sighting, Token};
+use crate::outbox::{Body, LiveLease, Sighting, Token};
 use crate::{Cell, Event, Holder, Instant, Label, MemberSet, Seen, Standing, Ttl};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -27,7 +28,7 @@ pub(super) struct Inspection {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Report {
     by: MemberSet,
-    seen: Sighting,
+    lease: LiveLease,
 }
 
 impl Inspection {
@@ -40,8 +41,8 @@ impl Inspection {
             self.free = self.free.with(member);
             return;
         };
-        match self.held.iter_mut().find(|report| report.seen.tenure == tenure) {
-            Some(Report { by, seen }) => {
+        match self.held.iter_mut().find(|report| report.lease.seen.tenure == tenure) {
+            Some(Report { by, lease: LiveLease { seen, standing: known } }) => {
                 *by = by.with(member);
                 seen.remaining = seen.remaining.max(remaining);
                 if seen.label.holder() == Holder::NONE {
@@ -49,23 +50,23 @@ impl Inspection {
                 }
                 // The end with the highest version; of equal ones, the latest.
                 let rank = |standing: &Standing| (standing.version, standing.lasts);
-                seen.standing = seen.standing.into_iter().chain(standing).max_by_key(rank);
+                *known = known.take().into_iter().chain(standing).max_by_key(rank);
             }
             None => {
                 let label = self.label.with_holder(holder);
-                let seen = Sighting { tenure, remaining, label, standing };
-                self.held.push(Report { by: member, seen });
+                let seen = Sighting { tenure, remaining, label };
+                self.held.push(Report { by: member, lease: LiveLease { seen, standing } });
             }
         }
     }
 
     /// What a majority stores; `None` while the acceptors that have not answered could change that.
-    fn verdict(&self, cell: &Cell) -> Option<Option<&Sighting>> {
+    fn verdict(&self, cell: &Cell) -> Option<Option<&LiveLease>> {
         let quorum = cell.quorum();
         let missing = cell.everyone().without(self.answered);
         let has_majority = |report: &&Report| report.by.len() >= quorum;
         if let Some(report) = self.held.iter().find(has_majority) {
-            return Some(Some(&report.seen));
+            return Some(Some(&report.lease));
         }
         let could_have = |report: &Report| report.by.with(missing).len() >= quorum;
         let is_free = self.free.len() >= quorum
@@ -111,7 +112,7 @@ impl Proposer {
         if let Some(inspection) = self.inspections.get_mut(&query) {
             inspection.note(member, accepted, standing);
             if let Some(verdict) = inspection.verdict(env.cell()) {
-                let (token, accepted) = (inspection.token, verdict.cloned());
+                let (token, accepted) = (inspection.token, verdict.cloned().map(Box::new));
                 env.out.emit(Event::Inspected { token, accepted });
                 self.inspections.remove(&query);
             }

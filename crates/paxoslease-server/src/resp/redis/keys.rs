@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use paxoslease_node::TextError;
-use paxoslease_node::front::{Instant, Name, Sighting};
+use paxoslease_node::front::{Instant, Name, Sighting, Standing};
 
 use super::script::Fault;
 
@@ -29,13 +29,13 @@ pub(super) struct Stored {
 }
 
 impl Stored {
-    pub(super) fn of(seen: &Sighting, now: Instant) -> Self {
+    pub(super) fn of(seen: &Sighting, standing: Option<Standing>, now: Instant) -> Self {
         let record_ends_at = now.after(seen.remaining.as_duration());
         Self {
             fence: seen.tenure.fence(),
             value: seen.label.holder().as_bytes().to_vec(),
-            ends_at: seen.standing.map_or(record_ends_at, |standing| standing.lasts.ends_at(now)),
-            is_standing: seen.standing.is_some(),
+            ends_at: standing.map_or(record_ends_at, |standing| standing.lasts.ends_at(now)),
+            is_standing: standing.is_some(),
         }
     }
 }

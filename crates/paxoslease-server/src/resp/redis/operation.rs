@@ -497,7 +497,8 @@ impl Session {
         let phase = std::mem::replace(&mut operation.phase, Phase::Learning(Trust::Hint));
         match (phase, answer) {
             (Phase::Learning(trust), Answer::Inspected(seen)) => {
-                let stored = seen.map(|seen| Stored::of(&seen, turn.shard.now()));
+                let stored =
+                    seen.map(|lease| Stored::of(&lease.seen, lease.standing, turn.shard.now()));
                 operation.keys.learn(place, stored, trust);
                 operation.phase = Phase::Learning(trust);
                 self.learnt(turn, id, operation);
@@ -545,7 +546,7 @@ impl Session {
                 self.change_next(turn, id, operation);
             }
             (Effect::Acquire { value, .. }, Answer::Held(by)) => {
-                let stored = Stored::of(&by, turn.shard.now());
+                let stored = Stored::of(&by, None, turn.shard.now());
                 let granted_by = by.tenure.ballot().node();
                 if stored.value == value
                     && granted_by
