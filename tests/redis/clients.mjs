@@ -126,27 +126,6 @@ async function redisSemaphore([server], name, ttl) {
   };
 }
 
-async function simpleRedisMutex([server], name, ttl) {
-  const client = await drivers["node-redis 6"](...server);
-  const { lock, tryLock } = require("simple-redis-mutex");
-  let release;
-  return {
-    acquire: async () => {
-      const [has, its] = await tryLock(client, name, { timeout: ttl });
-      if (has) release = its;
-      return has;
-    },
-    wait: async () => {
-      const options = { timeout: ttl, pollingInterval: 500, failAfter: PATIENCE_MS };
-      release = await lock(client, name, options);
-      return true;
-    },
-    // Its release does not tell whether it released.
-    freed: () => release(),
-    close: () => client.destroy(),
-  };
-}
-
 async function redisLock([server], name, ttl) {
   const client = await drivers["node-redis 4"](...server);
   const lock = require("redis-lock")(client, POLL_MS);
@@ -162,9 +141,9 @@ async function redisLock([server], name, ttl) {
 }
 
 async function redlockUniversal([server], name, ttl) {
-  const client = await drivers["ioredis 6"](...server);
-  const { createLock, IoredisAdapter } = require("redlock-universal");
-  const adapter = new IoredisAdapter(client);
+  const client = await drivers["node-redis 6"](...server);
+  const { createLock, NodeRedisAdapter } = require("redlock-universal");
+  const adapter = new NodeRedisAdapter(client);
   const lock = (retryAttempts) =>
     createLock({ adapter, key: name, ttl, retryAttempts, retryDelay: POLL_MS });
   const [once, patient] = [lock(0), lock(PATIENCE_MS / POLL_MS)];
@@ -231,7 +210,6 @@ export const libraries = {
   "redlock-universal": [redlockUniversal],
   "@microfleet/ioredis-lock": [ioredisLock],
   "node-redis-warlock": [warlock, (name) => `${name}:lock`],
-  "simple-redis-mutex": [simpleRedisMutex, (name) => `@simple-redis-mutex:lock-${name}`],
   "redis-lock": [redisLock, (name) => `lock.${name}`],
 };
 

@@ -27,7 +27,10 @@ async function until(condition) {
 
 /// All clients. An open one would keep the process alive.
 const clients = [];
-after(() => clients.forEach((client) => client.close()));
+after(async () => {
+  await Promise.allSettled(clients.map(async (client) => client.close()));
+  outside.disconnect();
+});
 
 /// A client of these endpoints, which are separated by commas.
 async function connect(make, endpoints, name, ttl) {
@@ -52,7 +55,6 @@ function lockTest(title, [make, key = (name) => name], run) {
 }
 
 const outside = observer(...servers(endpoints[0])[0]);
-after(() => outside.disconnect());
 
 const ABSENT = -2;
 
