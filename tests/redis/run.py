@@ -108,6 +108,13 @@ def suites():
         redirect = HERE / "suites" / "redirect.cjs"
         return Step(name, program, "--exit", "--require", redirect, folder=NODE / "suites" / name)
 
+    def blocking(step, tests, *workers):
+        # A test that starts 125 processes at once would delay the start of servers of other tests.
+        path = f"{HERE / 'suites' / 'bin'}:{os.environ['PATH']}"
+        options = ["-p", "no:asyncio", *workers, "-k", tests, "tests/test_redis_lock.py"]
+        environment = {"SUITE": "python-redis-lock", "PATH": path, "REDIS_LOCK_TEST_TIMEOUT": 4}
+        return suite(step, "python_redis_lock", *options, **environment)
+
     # The other parameters are of the client: decoded replies, and green threads.
     plain = "not True and not gevent and not eventlet"
     pottery = ["-p", "pottery_fixtures", "-o", "asyncio_mode=auto"]
@@ -115,13 +122,8 @@ def suites():
     return [
         suite("redis-py", "redis", "tests/test_lock.py", "tests/test_asyncio/test_lock.py"),
         suite("redlock-py", "redlock-py", "-p", "no:asyncio", "tests"),
-        suite(
-            "python-redis-lock",
-            "python_redis_lock",
-            *["-p", "no:asyncio", "-n", "4", "-k", plain, "tests/test_redis_lock.py"],
-            PATH=f"{HERE / 'suites' / 'bin'}:{os.environ['PATH']}",
-            REDIS_LOCK_TEST_TIMEOUT=4,
-        ),
+        blocking("python-redis-lock", f"{plain} and not overlap", "-n", "4"),
+        blocking("python-redis-lock-contended", "overlap"),
         suite("pottery", "pottery", *pottery, *locks),
         suite("walrus", "walrus", "-p", "no:asyncio", "walrus/tests/lock.py"),
         mocha("redlock"),
