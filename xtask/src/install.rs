@@ -45,7 +45,12 @@ mod tests {
     #[test]
     fn every_tool_of_a_task_can_be_installed() {
         let steps = crate::test::steps().into_iter().map(|step| step.tools);
-        let sources = [include_str!("main.rs"), include_str!("fuzz.rs"), include_str!("chaos.rs")];
+        let sources = [
+            include_str!("main.rs"),
+            include_str!("fuzz.rs"),
+            include_str!("chaos.rs"),
+            include_str!("redis.rs"),
+        ];
         let calls = sources.iter().flat_map(|source| source.split("install::ensure(\"").skip(1));
         let tools = calls.filter_map(|call| call.split('"').next()).chain(steps);
         let tools: Vec<&str> = tools.flat_map(str::split_whitespace).collect();

@@ -6,6 +6,7 @@ mod chaos;
 mod fuzz;
 mod install;
 mod invocation;
+mod redis;
 mod test;
 mod tidy;
 
@@ -60,6 +61,13 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Runs unmodified Redis lock libraries and their own tests against a real cell
+    #[command(disable_help_flag = true)]
+    Redis {
+        /// Options of the program, such as `--only walrus`, `--redis` or `--help`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Measures the paper's claims in the simulator and writes docs/paper.md with its plots
     Paper,
     /// Counts the instructions of the hot paths and compares them with bench/instructions.toml
@@ -87,9 +95,11 @@ enum Task {
     },
 }
 
-/// Each is a binary of that name in `bench/`.
+/// Each is a binary of that name in `bench/`, except the clients.
 #[derive(Clone, Copy, ValueEnum)]
 enum Suite {
+    /// Redis lock libraries on Redis and on a cell; writes the figures in docs/redis.md
+    Clients,
     /// What hostile clients and peers cost the others, and an idle connection the node
     Hostile,
     /// Beside Redis, Redlock, ZooKeeper and etcd; installs them, and writes docs/benchmarks.md
@@ -127,6 +137,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         }
         Task::Fuzz { seconds, only, keep } => fuzz::run(seconds, only.as_deref(), keep),
         Task::Chaos { args } => chaos::run(args),
+        Task::Redis { args } => redis::run(args),
         Task::Paper => bench("paper").args(["docs"]).run(),
         Task::Instructions { record, show } => {
             install::ensure("valgrind")?;
@@ -143,6 +154,9 @@ fn run(task: Task) -> anyhow::Result<()> {
                 install::ensure("redis etcd zookeeper")?;
             }
             build_node()?;
+            if matches!(suite, Suite::Clients) {
+                return redis::bench(args);
+            }
             let binary = suite.to_possible_value().expect("none is hidden");
             bench(binary.get_name()).args(args).run()
         }

@@ -1,0 +1,91 @@
+"""Real servers on loopback: a cell of three processes, and Redis.
+
+Each is a context manager that ends what it started, by process id.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+
+PATIENCE = 30.0
+
+
+def until(condition, patience=PATIENCE):
+    """Polls until `condition()` is true and returns its value. Fails after `patience` seconds."""
+    deadline = time.monotonic() + patience
+    while True:
+        if value := condition():
+            return value
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {patience} s: {condition}")
+        time.sleep(0.01)
+
+
+def free_port(count=1):
+    """The first of a block of ports that are free, of which each node of a cell takes ten."""
+    for port in range(20_000 + os.getpid() % 100 * 100, 32_000, 100):
+        with contextlib.ExitStack() as sockets:
+            try:
+                for place in range(count):
+                    sockets.enter_context(socket.create_server(("127.0.0.1", port + place)))
+            except OSError:
+                continue
+            return port
+    raise OSError("no free ports")
+
+
+class Cell:
+    """Three nodes, each a process of its own, as `paxoslease dev --processes` starts them."""
+
+    def __init__(self, binary, *options):
+        command = [binary, "dev", "--processes", "--json", "--port", str(free_port(30)), *options]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        line = self.process.stdout.readline()
+        if not line:
+            _, errors = self.process.communicate()
+            raise RuntimeError(f"{command} did not start: {errors.decode()}")
+        self.nodes = json.loads(line)["nodes"]
+        self.endpoints = [node["listen"]["clients"] for node in self.nodes]
+
+    def kill(self, place):
+        """Ends a node as a power failure does. Places count from 0."""
+        os.kill(self.nodes[place]["pid"], signal.SIGKILL)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.communicate(timeout=PATIENCE)
+
+
+class Redis:
+    """One Redis without persistence, which is the fastest that it can be."""
+
+    def __init__(self):
+        port = free_port()
+        command = ["redis-server", "--bind", "127.0.0.1", "--port", str(port)]
+        command += ["--save", "", "--appendonly", "no"]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+        )
+        self.endpoints = [f"127.0.0.1:{port}"]
+        until(self.listens)
+
+    def listens(self):
+        host, port = self.endpoints[0].split(":")
+        with socket.socket() as client:
+            return client.connect_ex((host, int(port))) == 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(timeout=PATIENCE)
