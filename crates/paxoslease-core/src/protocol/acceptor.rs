@@ -30,8 +30,8 @@ pub struct SnapshotLease<'a> {
     pub tenure: Tenure,
     /// The time left when the node stopped, rounded up. The time it was down is not deducted.
     pub remaining: Ttl,
-    /// Set for a standing lease whose end this node voted for. Here too, what is left is rounded up
-    /// and the time that the node was down is not deducted.
+    /// Set for a standing lease. Here too, what is left is rounded up and the time that the node was
+    /// down is not deducted. The version is zero if the node learnt the end from another member.
     pub standing: Option<Standing>,
 }
 
@@ -124,7 +124,8 @@ impl Acceptor {
         };
         if let Some(Standing { lasts, version }) = standing {
             let expires_at = now.after(remaining.as_duration());
-            let stand = Stand { tenure, version, lasts, is_relayed: false };
+            let is_relayed = version == Ballot::ZERO;
+            let stand = Stand { tenure, version, lasts, is_relayed };
             let (_, until) = self.standing.stand(config, now, slot, expires_at, stand);
             self.table.entry_mut(slot).register.exist_until(until);
         }

@@ -12,7 +12,7 @@ use crate::protocol::register::Register;
 use crate::protocol::round::Round;
 use crate::queueing::waiting::WaitedName;
 use crate::storage::Slot;
-use crate::{Ballot, Config, Instant, Name, Refusal, Tenure};
+use crate::{Ballot, Config, Instant, Name, Refusal, Standing, Tenure};
 
 impl Shard {
     /// The settings that the shard was started with.
@@ -152,12 +152,17 @@ impl Snapshot {
             let live = entry.register.live(self.now)?;
             let stands = self.acceptor.standing.get(slot, live.tenure);
             let remaining = remaining(self.now, live, stands);
+            let standing = stands.and_then(|stands| {
+                let left = stands.left(self.now)?;
+                let version = if stands.is_voted { left.version } else { Ballot::ZERO };
+                Some(Standing { version, ..left })
+            });
             Some(SnapshotLease {
                 name: entry.label.name(),
                 holder: entry.label.holder(),
                 tenure: live.tenure,
                 remaining,
-                standing: stands.filter(|one| one.is_voted).and_then(|one| one.left(self.now)),
+                standing,
             })
         })
     }
