@@ -67,7 +67,7 @@ pub struct Bounds {
     pub stands: u8,
     /// How long a lease may last after such an operation, in ticks.
     pub stand_ticks: Vec<u8>,
-    /// The most renewals of standing leases by members. They propose, so this needs `proposers = 0`.
+    /// The most renewals of standing leases by members, which propose: it needs `proposers = 0`.
     pub member_renewals: u8,
     /// Whether a client may renew and release through any proposer (P7), or only through its own.
     pub any_proposer: bool,

@@ -173,10 +173,10 @@ impl Client {
         block_on(self.renew(name, fence, ttl))
     }
 
-    /// Has the members of the cell keep a tenure that was granted to this holder, for this long from
-    /// now on and without renewals: a standing lease. It may last longer than the cell's longest
-    /// ttl, and is lost early if a majority of members crashes within seconds. It ends sooner if it
-    /// is released.
+    /// Has the members of the cell keep a tenure that was granted to this holder, for this long
+    /// from now on and without renewals: a standing lease. It may last longer than the cell's
+    /// longest ttl. It is lost early if a majority of members crashes before the first of them is
+    /// back. It ends sooner if it is released.
     ///
     /// # Errors
     /// When that tenure is over, or no node answers. The old end or the new one may be in force

@@ -300,7 +300,7 @@ pub enum Event {
         /// The tenure that expired.
         tenure: Tenure,
     },
-    /// A text for whoever watches a name.
+    /// A text for the clients that watch a name.
     NoteHint(Label),
 }
 

@@ -22,8 +22,8 @@ use crate::queueing::queue::Waiter;
 use crate::queueing::waiting::Freed;
 use crate::rules::Rule;
 use crate::{
-    Ballot, BallotProblem, CommandError, Config, Holder, Instant, Label, Lasts, MemberSet, Message,
-    Name, NodeId, Refusal, Reply, Request, Tenure, Ttl,
+    Ballot, BallotProblem, CommandError, Config, Holder, Instant, Label, MemberSet, Message, Name,
+    NodeId, Refusal, Reply, Request, Tenure, Ttl,
 };
 
 /// How a node starts (protocol section 6).
@@ -317,8 +317,8 @@ impl Shard {
         Ok(())
     }
 
-    /// P10: asks which live lease of a name a majority stores. The answer is [`Event::Inspected`] or
-    /// [`Event::NoQuorum`].
+    /// P10: asks which live lease of a name a majority stores. The answer is [`Event::Inspected`]
+    /// or [`Event::NoQuorum`].
     ///
     /// # Errors
     /// When the shard is full; then nothing was changed.
@@ -334,46 +334,7 @@ impl Shard {
         Ok(())
     }
 
-    /// S1: sets when a tenure that was granted to the client ends, through any node. A holder that
-    /// sets an earlier end has dropped its belief beyond it already (S6). The answer is
-    /// [`Event::Stood`], [`Event::NotHeld`] or [`Event::NoQuorum`]; after the last, the old or the
-    /// new end may be in force.
-    ///
-    /// # Errors
-    /// When the shard is full; then nothing was changed.
-    pub fn stand(
-        &mut self,
-        now: Instant,
-        token: Token,
-        name: Name<'_>,
-        tenure: Tenure,
-        lasts: Lasts,
-    ) -> Result<(), CommandError> {
-        self.end_standing(now);
-        self.room_for_a_round()?;
-        let label = Label::new(name, Holder::NONE);
-        self.with_proposer(now, |proposer, env| {
-            proposer.stand(env, now, token, label, tenure, lasts);
-        });
-        Ok(())
-    }
-
-    /// Tells a text to whoever watches a name, at this node and at every other node that it knows:
-    /// [`Event::NoteHint`]. At most once, and nothing relies on it.
-    pub fn note(&mut self, name: Name<'_>, text: Holder<'_>) {
-        let label = Label::new(name, text);
-        if self.watched {
-            self.out.emit(Event::NoteHint(label.clone()));
-        }
-        for learner in &self.learners {
-            self.out.send(To::Node(*learner), Body::Note(label.clone()));
-        }
-        let everyone = self.config.cell.everyone();
-        let others = self.own.map_or(everyone, |own| everyone.without(own));
-        self.out.send(To::Members(others), Body::Note(label));
-    }
-
-    fn room_for_a_round(&self) -> Result<(), CommandError> {
+    pub(crate) fn room_for_a_round(&self) -> Result<(), CommandError> {
         let max = self.config.limits.rounds_max;
         if self.proposer.in_flight() < max { Ok(()) } else { Err(CommandError::TooManyRounds(max)) }
     }
@@ -648,8 +609,7 @@ impl Shard {
         });
     }
 
-    /// Sets the longest measured round trip to another member. A hint: a round is given up after a
-    /// few times as long.
+    /// Sets the longest measured round trip to another member. A hint: rounds get a few of them.
     pub fn set_round_trip(&mut self, longest: Duration) {
         self.proposer.network_trip = longest;
     }

@@ -173,8 +173,8 @@ pub enum Request<'a> {
         /// The name.
         lease: CowLabel<'a>,
     },
-    /// Tells a text to whoever watches a name, here and at other nodes: [`Hint::Note`]. At most
-    /// once, and without an answer.
+    /// Tells a text to the clients that watch a name, here and at other nodes: [`Hint::Note`]. At
+    /// most once, and without an answer.
     Note {
         /// The name and the text.
         lease: CowLabel<'a>,
@@ -395,7 +395,7 @@ pub enum Hint {
         /// The fence of the tenure that is over.
         fence: u64,
     },
-    /// A text for whoever watches a name, from [`Request::Note`]. It says nothing about a lease.
+    /// A text for the clients that watch a name, from [`Request::Note`], not about a lease.
     Note(Label),
 }
 

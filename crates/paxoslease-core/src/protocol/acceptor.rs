@@ -30,8 +30,8 @@ pub struct SnapshotLease<'a> {
     pub tenure: Tenure,
     /// The time left when the node stopped, rounded up. The time it was down is not deducted.
     pub remaining: Ttl,
-    /// Set for a standing lease. Here too, what is left is rounded up and the time that the node was
-    /// down is not deducted. The version is zero if the node learnt the end from another member.
+    /// Set for a standing lease. Here too, what is left is rounded up and the time that the node
+    /// was down is not deducted. The version is zero if the node learnt the end from a member.
     pub standing: Option<Standing>,
 }
 
@@ -342,9 +342,9 @@ impl Acceptor {
         }
     }
 
-    /// S1: sets the end of a lease. Returns what the next version has to reach; `None` if the tenure
-    /// is not live. The version raises `promised`, so that this acceptor never takes an older
-    /// operation for a newer one, not even after it lost the lease and was healed.
+    /// S1: sets the end of a lease. Returns what the next version has to reach; `None` if the
+    /// tenure is not live. The version raises `promised`, so that this acceptor never takes an
+    /// older operation for a newer one, not even after it lost the lease and was healed.
     #[cold]
     fn stand(
         &mut self,

@@ -3,10 +3,9 @@
 //!
 //! After a grant it keeps nothing: the holder keeps name, fence and deadline, and any node can
 //! renew or release for it. Ballots and the handling of replies are here; acquires, renewals,
-//! releases and inspections are in the folder beside, waiting is in `queueing`.
+//! and releases are in the folder beside, inspections in `inspection.rs`, waiting is in `queueing`.
 
 mod acquire;
-mod inspect;
 mod release;
 mod renew;
 
@@ -16,6 +15,7 @@ use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::inspection::Inspection;
 use crate::outbox::{Body, Outbox, Sighting, To};
 use crate::protocol::cell::MEMBERS_MAX;
 use crate::protocol::record::Ceilings;
@@ -27,7 +27,6 @@ use crate::standing::operation::Operation;
 use crate::timers::Timers;
 use crate::{Ballot, Cell, Config, Instant, Label, MemberSet, NodeId, Reply, Seen, Tenure, Ttl};
 
-use inspect::Inspection;
 use release::Releasing;
 pub(crate) use renew::{Kept, Renewal};
 
@@ -128,21 +127,21 @@ pub(crate) struct Proposer {
     healed: BTreeMap<Tenure, MemberSet>,
     /// Tenures that other nodes released during renewals here; cleared when no renewal is left.
     released_elsewhere: BTreeSet<Tenure>,
-    inspections: HashMap<u64, Inspection, FixedState>,
-    inspections_begun: u64,
+    pub(crate) inspections: HashMap<u64, Inspection, FixedState>,
+    pub(crate) inspections_begun: u64,
     /// Operations that set the end of a lease, by their versions (S1).
     pub(crate) operations: HashMap<Ballot, Operation, FixedState>,
     /// Outcomes of the renewals of standing leases, which have no caller.
-    kept: VecDeque<(Label, Tenure, Kept)>,
+    pub(crate) kept: VecDeque<(Label, Tenure, Kept)>,
     /// How many of `renewals` are of standing leases.
-    keeping: usize,
+    pub(crate) keeping: usize,
     pub(crate) contenders: Contenders,
     /// How many of `rounds` are renewals.
     renewals: usize,
     /// Wake-ups by kind: most of a kind have the same timeout, so few come out of order.
     round_ends: Timers<Ballot>,
     release_ends: Timers<Tenure>,
-    inspection_ends: Timers<u64>,
+    pub(crate) inspection_ends: Timers<u64>,
     pub(crate) operation_ends: Timers<Ballot>,
     /// Wake-ups of contenders and waiters, as far ahead as clients wait.
     pub(crate) waits: Timers<Wake>,
@@ -268,19 +267,8 @@ impl Proposer {
         now.since(round.started_at).min(self.resend_pause_max(config))
     }
 
-    fn resend_pause_max(&self, config: &Config) -> Duration {
+    pub(crate) fn resend_pause_max(&self, config: &Config) -> Duration {
         self.attempt_timeout(config).max(RESEND_PAUSE_MAX)
-    }
-
-    /// The same for an inspection or an operation that began at `started_at`.
-    pub(crate) fn pause_since(
-        &self,
-        config: &Config,
-        now: Instant,
-        started_at: Instant,
-    ) -> Duration {
-        let least = config.attempt_timeout_min;
-        now.since(started_at).min(self.resend_pause_max(config)).max(least)
     }
 
     /// After this time, a round that began before is decided or lost.
@@ -516,19 +504,6 @@ impl Proposer {
     /// Rounds, unanswered releases, inspections and operations.
     pub(crate) fn in_flight(&self) -> usize {
         self.rounds.len() + self.releases_open + self.inspections.len() + self.operations.len()
-    }
-
-    /// How many renewals of standing leases are in flight.
-    pub(crate) const fn keeping(&self) -> usize {
-        self.keeping
-    }
-
-    pub(crate) fn has_kept(&self) -> bool {
-        !self.kept.is_empty()
-    }
-
-    pub(crate) fn pop_kept(&mut self) -> Option<(Label, Tenure, Kept)> {
-        self.kept.pop_front()
     }
 
     /// Whether this node remembers any Heal that it sent.

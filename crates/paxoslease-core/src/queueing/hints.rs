@@ -8,6 +8,21 @@ use crate::outbox::{Body, Event, Outbox, Sighting, To};
 use crate::{Hint, Holder, Instant, Label, Name, NodeId, Request, Shard, Tenure};
 
 impl Shard {
+    /// Tells a text to the clients that watch a name, at this node and at every other that it
+    /// knows: [`Event::NoteHint`]. At most once, and nothing relies on it.
+    pub fn note(&mut self, name: Name<'_>, text: Holder<'_>) {
+        let label = Label::new(name, text);
+        if self.watched {
+            self.out.emit(Event::NoteHint(label.clone()));
+        }
+        for learner in &self.learners {
+            self.out.send(To::Node(*learner), Body::Note(label.clone()));
+        }
+        let everyone = self.config.cell.everyone();
+        let others = self.own.map_or(everyone, |own| everyone.without(own));
+        self.out.send(To::Members(others), Body::Note(label));
+    }
+
     pub(crate) fn handle_hint(&mut self, now: Instant, hint: Hint<'_>) {
         match hint {
             Hint::Held { name, seen } => {

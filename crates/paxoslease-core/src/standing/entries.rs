@@ -90,8 +90,8 @@ impl Entries {
         self.by_slot.iter()
     }
 
-    /// S1: stores an end, unless a newer one is stored. Returns the version that is stored then, and
-    /// until when the lease exists. Without an end, that was `expires_at`.
+    /// S1: stores an end, unless a newer one is stored. Returns the version that is stored then,
+    /// and until when the lease exists. Without an end, that was `expires_at`.
     pub(crate) fn stand(
         &mut self,
         config: &Config,

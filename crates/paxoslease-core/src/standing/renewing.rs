@@ -3,10 +3,10 @@
 
 use core::time::Duration;
 
-use crate::outbox::{Body, Event, To};
-use crate::protocol::proposer::{Kept, Renewal};
+use crate::outbox::{Body, Event, To, Token};
+use crate::protocol::proposer::{Kept, Proposer, Renewal};
 use crate::queueing::waiting::Freed;
-use crate::{Instant, Label, Lasts, Shard, Tenure, Ttl};
+use crate::{CommandError, Holder, Instant, Label, Lasts, Name, Shard, Tenure, Ttl};
 
 /// The longest ttl with which members renew a standing lease.
 const BASE_MAX: Ttl = match Ttl::from_millis(15_000) {
@@ -19,6 +19,30 @@ const RENEWALS_MAX: usize = 1024;
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Shard {
+    /// S1: sets when a tenure that was granted to the client ends, through any node. A holder that
+    /// sets an earlier end has dropped its belief beyond it already (S6). The answer is
+    /// [`Event::Stood`], [`Event::NotHeld`] or [`Event::NoQuorum`]; after the last, the old or the
+    /// new end may be in force.
+    ///
+    /// # Errors
+    /// When the shard is full; then nothing was changed.
+    pub fn stand(
+        &mut self,
+        now: Instant,
+        token: Token,
+        name: Name<'_>,
+        tenure: Tenure,
+        lasts: Lasts,
+    ) -> Result<(), CommandError> {
+        self.end_standing(now);
+        self.room_for_a_round()?;
+        let label = Label::new(name, Holder::NONE);
+        self.with_proposer(now, |proposer, env| {
+            proposer.stand(env, now, token, label, tenure, lasts);
+        });
+        Ok(())
+    }
+
     /// The ttl of a standing lease's record: at most 15 s, and at most M.
     #[must_use]
     pub fn base_ttl(&self) -> Ttl {
@@ -133,5 +157,20 @@ impl Shard {
             let body = Body::Stand { label, tenure, version, lasts, is_relayed: true };
             self.out.send(To::Members(others), body);
         }
+    }
+}
+
+impl Proposer {
+    /// How many renewals of standing leases are in flight.
+    pub(crate) const fn keeping(&self) -> usize {
+        self.keeping
+    }
+
+    pub(crate) fn has_kept(&self) -> bool {
+        !self.kept.is_empty()
+    }
+
+    pub(crate) fn pop_kept(&mut self) -> Option<(Label, Tenure, Kept)> {
+        self.kept.pop_front()
     }
 }

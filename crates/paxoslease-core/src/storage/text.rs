@@ -321,7 +321,8 @@ mod tests {
             name in ".{1,120}",
             holder in proptest::collection::vec(any::<u8>(), 0..60),
         ) {
-            let (Ok(n), Ok(h)) = (Name::new(&name), Holder::from_bytes(&holder)) else { return Ok(()) };
+            let (n, h) = (Name::new(&name), Holder::from_bytes(&holder));
+            let (Ok(n), Ok(h)) = (n, h) else { return Ok(()) };
             let label = Label::new(n, h);
             prop_assert_eq!(label.name(), n);
             prop_assert_eq!(label.holder(), h);

@@ -4,7 +4,7 @@
 //! ```text
 //! cell M +P OPTIONS     M members and P nodes that only propose; without this command, 3 members.
 //!                       Options: see `Scene::with_cell`
-//! n1 acquire OPTIONS    also renew, release, stand, abandon and inspect; requests are numbered #1, #2, ..
+//! n1 acquire OPTIONS    also renew, release, stand, abandon, inspect; their numbers are #1, #2, ..
 //!                       `last` is the tenure that was granted last
 //! n1 crash              also restart, sweep, hints of the network, ..: see `Scene::housekeep`
 //! all watched           the same for every node

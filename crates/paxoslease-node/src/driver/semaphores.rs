@@ -165,7 +165,7 @@ impl Driver {
     fn wait_for_permits(&mut self, now: Instant, slot: usize) {
         let acquire = &mut self.semaphores.acquires[slot];
         acquire.is_waiting = true;
-        // What this node's own acceptor stores may have been released. Only rounds from now on count.
+        // What this node's own acceptor stores may have been released: only later rounds count.
         acquire.held = None;
         let (permits, wait) = (acquire.permits, acquire.wait_until.since(now));
         let semaphore = acquire.semaphore();

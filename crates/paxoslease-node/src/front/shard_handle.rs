@@ -77,8 +77,8 @@ impl ShardHandle<'_> {
         }
     }
 
-    /// Tells a text to whoever watches `name`, at this node and others: [`Hint::Note`]. At most
-    /// once, and no decision may rely on it.
+    /// Tells a text to the clients that watch `name`, at this node and others: [`Hint::Note`]. At
+    /// most once, and no decision may rely on it.
     pub fn note(&mut self, name: Name<'_>, text: Holder<'_>) {
         self.ask(0, Request::Note { lease: (name, text).into() });
     }

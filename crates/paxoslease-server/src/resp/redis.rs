@@ -12,6 +12,7 @@ mod glob;
 mod keys;
 mod listing;
 mod operation;
+mod program;
 mod script;
 mod scripts;
 mod waiting;
@@ -25,7 +26,8 @@ use super::session::Session;
 use crate::config::Verb;
 use commands::integer;
 use keys::{DATABASES, Keys, Stop, lease_name};
-use operation::{First, Program, put_reply};
+use operation::put_reply;
+use program::{First, Program};
 use waiting::{Wait, lock_of};
 
 pub(super) use channels::Channel;
@@ -71,7 +73,7 @@ const REFUSED: [(&[&str], &str); 5] = [
 /// Why the dialect lacks a command, if it does so on purpose.
 pub(super) fn refusal(name: &[u8]) -> Option<&'static str> {
     let is_it = |known: &&'static str| known.as_bytes().eq_ignore_ascii_case(name);
-    REFUSED.iter().find(|(names, _)| names.iter().any(|known| is_it(known))).map(|(_, why)| *why)
+    REFUSED.iter().find(|(names, _)| names.iter().any(is_it)).map(|(_, why)| *why)
 }
 
 impl From<Stop> for ReplyError<'_> {

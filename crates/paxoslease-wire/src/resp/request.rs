@@ -96,8 +96,8 @@ impl<'a> Request<'a> {
         all
     }
 
-    /// Like [`Self::array`]. It does not call [`Self::bulk`]: with a second caller, that is no longer
-    /// inlined in the hot path.
+    /// Like [`Self::array`]. It does not call [`Self::bulk`]: with a second caller, that is no
+    /// longer inlined in the hot path.
     fn array_into(bytes: &'a [u8], all: &mut Vec<&'a [u8]>) -> Result<(), Stop> {
         let mut scan = Scanner::new(bytes, REQUEST_LEN_MAX);
         scan.byte()?;

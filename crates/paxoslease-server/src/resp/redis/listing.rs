@@ -11,7 +11,8 @@ use super::Outcome;
 use super::channels::PATTERN_LEN_MAX;
 use super::glob::{glob, literal_prefix};
 use super::keys::{Keys, key_of, prefix};
-use super::operation::{First, Program, put_reply};
+use super::operation::put_reply;
+use super::program::{First, Program};
 use super::script::Reply;
 use crate::config::NamePattern;
 

@@ -12,7 +12,8 @@ use paxoslease_node::front::{Instant, ShardHandle};
 use super::super::session::Session;
 use super::super::{Common, Turn};
 use super::keys::{Keys, State, Stop};
-use super::operation::{OperationId, Program};
+use super::operation::OperationId;
+use super::program::Program;
 use super::script::{Fault, Reply};
 
 /// How often a quorum is asked whether the name is free.

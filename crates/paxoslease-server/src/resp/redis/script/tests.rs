@@ -357,7 +357,7 @@ fn a_store_may_interrupt_a_run() {
 }
 
 #[test]
-fn an_error_of_a_command_ends_a_call_and_is_the_value_of_a_protected_call() {
+fn an_error_ends_a_call_and_is_the_value_of_a_protected_call() {
     let broken = error("WRONGTYPE this is broken");
     let mut store = Memory::default();
     let call = "redis.call('get', KEYS[1]) return 1";

@@ -6,13 +6,14 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::time::Duration;
 
-use super::{Env, Proposer};
 use crate::outbox::{Body, LiveLease, Sighting, Token};
-use crate::{Cell, Event, Holder, Instant, Label, MemberSet, Seen, Standing, Ttl};
+use crate::protocol::proposer::{Env, Proposer};
+use crate::{Cell, Config, Event, Holder, Instant, Label, MemberSet, Seen, Standing, Ttl};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Inspection {
+pub(crate) struct Inspection {
     token: Token,
     label: Label,
     started_at: Instant,
@@ -83,6 +84,18 @@ impl Inspection {
 }
 
 impl Proposer {
+    /// The pause before an inspection, or an operation that sets an end, is repeated; it began at
+    /// `started_at`.
+    pub(crate) fn pause_since(
+        &self,
+        config: &Config,
+        now: Instant,
+        started_at: Instant,
+    ) -> Duration {
+        let least = config.attempt_timeout_min;
+        now.since(started_at).min(self.resend_pause_max(config)).max(least)
+    }
+
     pub(crate) fn inspect(&mut self, env: &mut Env<'_>, now: Instant, token: Token, label: Label) {
         self.inspections_begun += 1;
         let query = self.inspections_begun;
@@ -90,7 +103,7 @@ impl Proposer {
             token,
             label: label.clone(),
             started_at: now,
-            deadline: self.deadline(env.config, now, core::time::Duration::ZERO, Ttl::MAX),
+            deadline: self.deadline(env.config, now, Duration::ZERO, Ttl::MAX),
             answered: MemberSet::EMPTY,
             free: MemberSet::EMPTY,
             held: Vec::new(),
@@ -101,7 +114,7 @@ impl Proposer {
         env.broadcast(Body::Inspect { label, query });
     }
 
-    pub(super) fn on_inspected(
+    pub(crate) fn on_inspected(
         &mut self,
         env: &mut Env<'_>,
         member: MemberSet,
@@ -127,7 +140,7 @@ impl Proposer {
 
     /// Repeats the Inspect to the acceptors that have not answered, until the deadline. If all that
     /// can be reached have answered, they are asked anew.
-    pub(super) fn inspection_timed_out(&mut self, env: &mut Env<'_>, now: Instant, query: u64) {
+    pub(crate) fn inspection_timed_out(&mut self, env: &mut Env<'_>, now: Instant, query: u64) {
         let reachable = env.cell().everyone().without(self.silent);
         let Some(inspection) = self.inspections.get_mut(&query) else { return };
         let Inspection { token, started_at, deadline, .. } = *inspection;
@@ -152,7 +165,7 @@ impl Proposer {
     }
 
     /// These acceptors are connected again, and may have missed an Inspect.
-    pub(super) fn resend_inspections(&self, env: &mut Env<'_>, back: MemberSet) {
+    pub(crate) fn resend_inspections(&self, env: &mut Env<'_>, back: MemberSet) {
         for query in self.queries() {
             self.resend_inspection(env, query, back);
         }

@@ -178,7 +178,7 @@ pub enum Hint<'a> {
         /// How many nodes have their turn before the receiver, by the sender's queue.
         nodes_before: u8,
     },
-    /// A text for whoever watches a name. It says nothing about a lease.
+    /// A text for the clients that watch a name. It says nothing about a lease.
     Note {
         /// The name.
         name: Name<'a>,
