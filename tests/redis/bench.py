@@ -23,7 +23,6 @@ PAGE = HERE.parent.parent / "docs" / "redis.md"
 BEGIN, END = "<!-- figures of clients -->", "<!-- end of the figures of clients -->"
 CLIENTS = (1, 16, 64)
 BUSY_MAX = 0.1
-QUIET_PATIENCE = 20
 PROGRAMS = {
     "redis-py `Lock`, a process for each client": [PYTHON, HERE / "bench_load.py"],
     "ioredis with `redlock` 5, all clients in one process": ["node", HERE / "bench.mjs"],
@@ -43,9 +42,9 @@ def ticks():
     return sum(fields) - fields[3] - fields[4], sum(fields)
 
 
-def is_quiet():
+def is_quiet(patience):
     """Waits until the machine is quiet, and says whether it became so in time."""
-    deadline = time.monotonic() + QUIET_PATIENCE
+    deadline = time.monotonic() + patience
     while busy_share() > BUSY_MAX:
         if time.monotonic() > deadline:
             return False
@@ -67,7 +66,7 @@ def measure(program, endpoint, clients, seconds):
     return len(latencies) / seconds, statistics.median(latencies) / 1000
 
 
-def rounds(count, seconds, redis, cell):
+def rounds(count, seconds, patience, redis, cell):
     """The figures of every point: program, number of clients, server. And how many points began or
     ended while other programs kept the machine busy.
     """
@@ -77,7 +76,7 @@ def rounds(count, seconds, redis, cell):
             for clients in CLIENTS:
                 servers = [("Redis", redis), ("cell", cell)]
                 for name, server in servers if turn % 2 == 0 else reversed(servers):
-                    quiet_before = is_quiet()
+                    quiet_before = is_quiet(patience)
                     point = measure(program, server.endpoints[0], clients, seconds)
                     quiet = quiet_before and busy_share() <= BUSY_MAX
                     disturbed += not quiet
@@ -88,9 +87,9 @@ def rounds(count, seconds, redis, cell):
 
 
 def table(figures, disturbed, count, seconds):
-    lines = ["| library | clients | Redis, pairs/s | cell, pairs/s | cell / Redis "
-             "| Redis, p50 ms | cell, p50 ms |"]
-    lines += ["|---|---:|---:|---:|---:|---:|---:|"]
+    head = ["library", "clients", "Redis, pairs/s", "cell, pairs/s", "cell / Redis"]
+    head += ["Redis, p50 ms", "cell, p50 ms"]
+    lines = [f"| {' | '.join(head)} |", "|---|---:|---:|---:|---:|---:|---:|"]
     for title in PROGRAMS:
         for clients in CLIENTS:
             redis, cell = (figures[title, clients, name] for name in ("Redis", "cell"))
@@ -101,13 +100,17 @@ def table(figures, disturbed, count, seconds):
             lines.append(f"| {' | '.join(cells)} |")
     version = subprocess.run(["redis-server", "--version"], capture_output=True, text=True).stdout
     machine = f"{os.cpu_count()} cores, Linux {platform.release().split('-')[0]}"
-    lines += ["", f"A pair is an acquire and a release of a free lock; each client has a connection "
-              f"and a name of its own, all to one address. Medians of {count} rounds of {seconds:g} s, in "
-              f"turns, with the lowest and the highest in brackets. {machine}, Redis "
-              f"{version.split('v=')[1].split()[0]} without persistence; a cell of three processes with "
-              "the defaults of `dev`. Clients and servers share the cores. Other programs disturbed "
-              f"{disturbed} of {sum(map(len, figures.values()))} points. "
-              "`cargo xtask bench clients` writes this table."]
+    redis_version = version.split("v=")[1].split()[0]
+    points = sum(map(len, figures.values()))
+    lines += [
+        "",
+        "A pair is an acquire and a release of a free lock. Each client has a connection and a name",
+        f"of its own, all to one address. Medians of {count} rounds of {seconds:g} s, in turns, with",
+        f"the lowest and the highest in brackets. {machine}, Redis {redis_version} without",
+        "persistence, a cell of three processes with the defaults of `dev`. Clients and servers share",
+        f"the cores. Other programs disturbed {disturbed} of {points} points.",
+        "`cargo xtask bench clients` writes this table.",
+    ]
     return "\n".join(lines)
 
 
@@ -122,13 +125,14 @@ def main():
     parser.add_argument("--binary", default="target/release/paxoslease")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--patience", type=float, default=20, help="seconds to wait for quiet")
     parser.add_argument("--quick", action="store_true", help="one short round, nothing is written")
     args = parser.parse_args()
     install()
     if args.quick:
         args.rounds, args.seconds = 1, 0.5
     with Redis() as redis, Cell(str(Path(args.binary).resolve())) as cell:
-        figures, disturbed = rounds(args.rounds, args.seconds, redis, cell)
+        figures, disturbed = rounds(args.rounds, args.seconds, args.patience, redis, cell)
     text = table(figures, disturbed, args.rounds, args.seconds)
     print(text)
     if not args.quick and PAGE.exists() and BEGIN in PAGE.read_text():

@@ -1,6 +1,6 @@
-"""A load of acquire and release with the lock of redis-py: CLIENTS processes, each with a connection
-and a name of its own, for SECONDS after a warm-up. Prints the latencies in microseconds as a list
-in JSON.
+"""A load of acquire and release with the lock of redis-py: CLIENTS processes, each with a
+connection and a name of its own, for SECONDS after a warm-up. Prints the latencies in microseconds
+as a list in JSON.
 """
 
 import json

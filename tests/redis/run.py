@@ -88,9 +88,11 @@ def own():
     """Our tests of every library."""
     # Workers wait most of the time. The tests with a killed node share one cell, so one worker.
     workers = ["-p", "no:asyncio", "-n", "4", "--dist", "loadgroup"]
+    cargo = ["cargo", "test", "--manifest-path", HERE / "rslock" / "Cargo.toml", "--test", "locks"]
     return [
         pytest("python", *workers, "test_clients.py"),
         Step("node", "node", "--test", HERE / "clients.test.mjs", NODE_LIBRARIES=NODE),
+        Step("rslock", *cargo, "--locked", "--target-dir", TARGET / "rslock"),
     ]
 
 

@@ -1,0 +1,1 @@
+//! Tests of the crate `rslock` against a cell, or against Redis. See `tests/redis`.
