@@ -42,6 +42,7 @@ impl Renewal {
 
 impl Proposer {
     /// Begins a renewal for the holder of a tenure, whichever node granted it.
+    #[inline]
     pub(crate) fn renew(
         &mut self,
         env: &mut Env<'_>,
