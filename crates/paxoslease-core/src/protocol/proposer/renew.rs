@@ -42,7 +42,8 @@ impl Renewal {
 
 impl Proposer {
     /// Begins a renewal for the holder of a tenure, whichever node granted it.
-    #[inline]
+    // It has a second, rare caller since members renew standing leases.
+    #[inline(always)]
     pub(crate) fn renew(
         &mut self,
         env: &mut Env<'_>,
