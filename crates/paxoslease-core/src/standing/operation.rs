@@ -108,7 +108,14 @@ impl Proposer {
             if operation.stored.len() >= enough {
                 let lasts = operation.lasts;
                 self.operations.remove(&version);
-                env.out.emit(Event::Stood { token, tenure, lasts, started_at });
+                // As P1: an acceptor that stored it first may have ended the lease by now.
+                let ends_at = env.cell().drift().belief_ends_at(started_at, lasts.capped(Ttl::MAX));
+                let is_late = now >= ends_at && env.rules().on(Rule::LateMajorityCountsForNothing);
+                env.out.emit(if is_late {
+                    Event::NoQuorum { token }
+                } else {
+                    Event::Stood { token, tenure, lasts, started_at }
+                });
             }
         } else if let Some(operation) = self.operations.remove(&version) {
             self.try_to_stand(env, now, operation);
