@@ -81,9 +81,9 @@ pub use election::{Election, Leader, LeaderChange, Observer};
 pub use error::StartError;
 pub use list::List;
 pub use paxoslease_holder::{
-    Acquire, AcquireError, Acquiring, AskError, Change, Detached, Grant, LeaseGuard, LeaseInfo,
-    LeaseLost, LeaseState, Limit, PeerStatus, Quarantine, QueuedName, Rates, ReleaseError,
-    RenewError, Role, Status, TextError, TtlError, Watch, block_on,
+    Acquire, AcquireError, Acquiring, AskError, Change, Detached, Grant, LeaseEnd, LeaseGuard,
+    LeaseInfo, LeaseLost, LeaseState, LeaseView, Limit, PeerStatus, Quarantine, QueuedName, Rates,
+    ReleaseError, RenewError, Role, Status, TextError, TtlError, Watch, block_on,
 };
 pub use paxoslease_tls::PemError;
 pub use status::NodeStatus;

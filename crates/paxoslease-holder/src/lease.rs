@@ -37,14 +37,16 @@ pub enum LeaseState {
 /// [`Self::fence`] along and let the resource refuse lower ones.
 #[must_use = "a lease that is dropped is released at once"]
 pub struct LeaseGuard {
-    transport: Arc<dyn Transport>,
-    ticket: Arc<Ticket>,
+    view: LeaseView,
     label: Label,
     fence: u64,
     ttl: Duration,
-    /// The renewals and the state that [`Self::changed`] returned last.
-    seen: (u64, LeaseState),
+    /// What [`Self::changed`] saw last.
+    seen: Progress,
 }
+
+/// The renewals of a lease, and its state.
+type Progress = (u64, LeaseState);
 
 impl LeaseGuard {
     pub(crate) const fn new(
@@ -54,7 +56,15 @@ impl LeaseGuard {
         fence: u64,
         ttl: Duration,
     ) -> Self {
-        Self { transport, ticket, label, fence, ttl, seen: (0, LeaseState::Held) }
+        let view = LeaseView { transport, ticket };
+        Self { view, label, fence, ttl, seen: (0, LeaseState::Held) }
+    }
+
+    /// Another way to look at this lease, which does not keep it: for a thread or a task that must
+    /// learn when the lease is over, while the guard is elsewhere.
+    #[must_use]
+    pub fn view(&self) -> LeaseView {
+        self.view.clone()
     }
 
     /// The name that is held.
@@ -84,43 +94,25 @@ impl LeaseGuard {
     /// Whether the lease is held, by a fresh reading of the clock.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        !self.remaining().is_zero()
+        self.view.is_held()
     }
 
     /// How long the lease is held if no renewal succeeds; zero once it is over.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.look().0
+        self.view.remaining()
     }
 
     /// The state of the lease, by a fresh reading of the clock.
     #[must_use]
     pub fn state(&self) -> LeaseState {
-        match self.look() {
-            (Duration::ZERO, _) => LeaseState::Lost,
-            (_, true) => LeaseState::Jeopardy,
-            (_, false) => LeaseState::Held,
-        }
-    }
-
-    /// How long the lease is held, and whether its renewal is late. Once a caller saw the lease
-    /// over, no caller sees it held again, even if a renewal was on its way.
-    fn look(&self) -> (Duration, bool) {
-        let mut state = self.ticket.lock();
-        // Read after the lock was taken: the wait for it must not count as held.
-        let now = self.transport.clock().now();
-        let late = state.stage == Stage::Jeopardy;
-        let Some(belief) = state.belief else { return (Duration::ZERO, late) };
-        if !belief.is_held(now) {
-            state.drop_belief();
-        }
-        (belief.remaining(now), late)
+        self.view.state()
     }
 
     /// How often the lease was renewed.
     #[must_use]
     pub fn renewals(&self) -> u64 {
-        self.ticket.lock().renewals
+        self.view.renewals()
     }
 
     /// Waits until the lease is renewed or its state changes, and returns the state. Like
@@ -137,15 +129,8 @@ impl LeaseGuard {
     /// # }
     /// ```
     pub async fn changed(&mut self) -> LeaseState {
-        loop {
-            let changed = self.ticket.changed.listen();
-            let now = (self.renewals(), self.state());
-            if now != self.seen || now.1 == LeaseState::Lost {
-                self.seen = now;
-                return now.1;
-            }
-            changed.await;
-        }
+        self.seen = self.view.changed_since(self.seen).await;
+        self.seen.1
     }
 
     /// Like [`Self::changed`], but blocks this thread.
@@ -157,13 +142,7 @@ impl LeaseGuard {
     /// this process is scheduled in time. Cancel-safe. Take it as the signal to stop; ask
     /// [`Self::is_held`] before anything that must not happen twice.
     pub async fn lost(&self) {
-        loop {
-            let changed = self.ticket.changed.listen();
-            if !self.is_held() {
-                return;
-            }
-            changed.await;
-        }
+        self.view.ended().await;
     }
 
     /// Like [`Self::lost`], but blocks this thread.
@@ -207,7 +186,7 @@ impl LeaseGuard {
     /// in any case.
     pub async fn release(mut self) -> Result<(), ReleaseError> {
         let released = Releasing { guard: &mut self, asked: false }.await;
-        let (transport, ticket) = (Arc::clone(&self.transport), Arc::clone(&self.ticket));
+        let LeaseView { transport, ticket } = self.view();
         drop(self);
         transport.tickets().put(ticket);
         released
@@ -223,18 +202,21 @@ impl LeaseGuard {
 
     /// P6: the belief goes first. Says whether the lease is to be released.
     fn drop_belief(&self) -> bool {
-        let mut state = self.ticket.lock();
+        let ticket = &self.view.ticket;
+        let mut state = ticket.lock();
         state.drop_belief();
         let live = state.stage.is_live();
         if live {
             state.stage = Stage::Releasing;
+            drop(state);
+            ticket.changed.notify(usize::MAX);
         }
         live
     }
 
     fn ask_release(&self) -> Result<(), AskError> {
-        let request = Request::Release(Caller::new(&self.ticket));
-        self.transport.ask(self.label.name(), request).map_err(|_| AskError::Stopped)
+        let request = Request::Release(Caller::new(&self.view.ticket));
+        self.view.transport.ask(self.label.name(), request).map_err(|_| AskError::Stopped)
     }
 
     fn result_of(&self, outcome: ReleaseOutcome) -> Result<(), ReleaseError> {
@@ -258,6 +240,111 @@ impl fmt::Debug for LeaseGuard {
     }
 }
 
+/// A view of a lease, from [`LeaseGuard::view`]. It tells whether the lease is held, and when it is
+/// over. It neither keeps the lease nor ends it.
+#[derive(Clone)]
+pub struct LeaseView {
+    transport: Arc<dyn Transport>,
+    ticket: Arc<Ticket>,
+}
+
+/// How a lease ended.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LeaseEnd {
+    /// Without its holder's doing.
+    Lost,
+    /// Its guard was released or dropped.
+    Released,
+}
+
+impl LeaseView {
+    /// Whether the lease is held, by a fresh reading of the clock.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        !self.remaining().is_zero()
+    }
+
+    /// How long the lease is held if no renewal succeeds; zero once it is over.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.look().0
+    }
+
+    /// The state of the lease, by a fresh reading of the clock. A lease that was released is
+    /// [`LeaseState::Lost`].
+    #[must_use]
+    pub fn state(&self) -> LeaseState {
+        match self.look() {
+            (Duration::ZERO, _) => LeaseState::Lost,
+            (_, true) => LeaseState::Jeopardy,
+            (_, false) => LeaseState::Held,
+        }
+    }
+
+    /// How long the lease is held, and whether its renewal is late. Once a caller saw the lease
+    /// over, no caller sees it held again, even if a renewal was on its way.
+    fn look(&self) -> (Duration, bool) {
+        let mut state = self.ticket.lock();
+        // Read after the lock was taken: the wait for it must not count as held.
+        let now = self.transport.clock().now();
+        let late = state.stage == Stage::Jeopardy;
+        let Some(belief) = state.belief else { return (Duration::ZERO, late) };
+        if !belief.is_held(now) {
+            state.drop_belief();
+        }
+        (belief.remaining(now), late)
+    }
+
+    /// How often the lease was renewed.
+    #[must_use]
+    pub fn renewals(&self) -> u64 {
+        self.ticket.lock().renewals
+    }
+
+    /// Waits until the lease was renewed, or its state changed, since it was as `seen`. Returns at
+    /// once when the lease is over. Cancel-safe.
+    pub async fn changed_since(&self, seen: (u64, LeaseState)) -> (u64, LeaseState) {
+        loop {
+            let changed = self.ticket.changed.listen();
+            let now = (self.renewals(), self.state());
+            if now != seen || now.1 == LeaseState::Lost {
+                return now;
+            }
+            changed.await;
+        }
+    }
+
+    /// How the lease ended; `None` while it is held.
+    #[must_use]
+    pub fn end(&self) -> Option<LeaseEnd> {
+        if self.is_held() {
+            return None;
+        }
+        Some(match self.ticket.lock().stage {
+            Stage::Releasing | Stage::Released(_) => LeaseEnd::Released,
+            _ => LeaseEnd::Lost,
+        })
+    }
+
+    /// Waits until the lease is over, and says how it ended. As prompt as [`LeaseGuard::lost`].
+    /// Cancel-safe.
+    pub async fn ended(&self) -> LeaseEnd {
+        loop {
+            let changed = self.ticket.changed.listen();
+            if let Some(end) = self.end() {
+                return end;
+            }
+            changed.await;
+        }
+    }
+}
+
+impl fmt::Debug for LeaseView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LeaseView({:?})", self.state())
+    }
+}
+
 struct Releasing<'a> {
     guard: &'a mut LeaseGuard,
     asked: bool,
@@ -271,13 +358,13 @@ impl Future for Releasing<'_> {
             if !self.guard.drop_belief() {
                 return Poll::Ready(self.guard.result_of(ReleaseOutcome::NotHeld));
             }
-            self.guard.ticket.lock().wait(context.waker());
+            self.guard.view.ticket.lock().wait(context.waker());
             if let Err(stopped) = self.guard.ask_release() {
                 return Poll::Ready(Err(stopped.into()));
             }
             return Poll::Pending;
         }
-        let mut state = self.guard.ticket.lock();
+        let mut state = self.guard.view.ticket.lock();
         if let Stage::Released(outcome) = &state.stage {
             return Poll::Ready(self.guard.result_of(outcome.clone()));
         }

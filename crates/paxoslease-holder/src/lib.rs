@@ -24,7 +24,7 @@ pub use acquire::{Acquire, Acquiring, Detached};
 pub use blocking::block_on;
 pub use error::{AcquireError, AskError, LeaseLost, Quarantine, ReleaseError, RenewError};
 pub use grant::Grant;
-pub use lease::{LeaseGuard, LeaseState};
+pub use lease::{LeaseEnd, LeaseGuard, LeaseState, LeaseView};
 pub use limit::Limit;
 pub use paxoslease_core::{TextError, TtlError};
 pub use status::{PeerStatus, QueuedName, Rates, Role, Status, UnknownRole};

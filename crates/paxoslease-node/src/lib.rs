@@ -58,9 +58,9 @@ pub use config::{
 };
 pub use node::{Asking, Node, Remote, StartError};
 pub use paxoslease_holder::{
-    Acquire, AcquireError, Acquiring, AskError, Change, Detached, Grant, LeaseGuard, LeaseInfo,
-    LeaseLost, LeaseState, Limit, PeerStatus, Quarantine, QueuedName, Rates, ReleaseError,
-    RenewError, Role, Status, TextError, TtlError, UnknownRole, Watch, block_on,
+    Acquire, AcquireError, Acquiring, AskError, Change, Detached, Grant, LeaseEnd, LeaseGuard,
+    LeaseInfo, LeaseLost, LeaseState, LeaseView, Limit, PeerStatus, Quarantine, QueuedName, Rates,
+    ReleaseError, RenewError, Role, Status, TextError, TtlError, UnknownRole, Watch, block_on,
 };
 pub use paxoslease_tls::PemError;
 pub use stable::StableError;

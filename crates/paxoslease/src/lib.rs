@@ -33,9 +33,10 @@ pub use paxoslease_client as client;
 #[cfg(feature = "client")]
 pub use paxoslease_client::{Client, Election, Leader, LeaderChange};
 pub use paxoslease_holder::{
-    Acquire, AcquireError, Acquiring, AskError, Change, Detached, Filter, Grant, LeaseGuard,
-    LeaseInfo, LeaseLost, LeaseState, Limit, PeerStatus, Quarantine, QueuedName, Rates,
-    ReleaseError, RenewError, Role, Status, TextError, TtlError, Watch, block_on,
+    Acquire, AcquireError, Acquiring, AskError, Change, Detached, Filter, Grant, LeaseEnd,
+    LeaseGuard, LeaseInfo, LeaseLost, LeaseState, LeaseView, Limit, PeerStatus, Quarantine,
+    QueuedName, Rates, ReleaseError, RenewError, Role, Status, TextError, TtlError, Watch,
+    block_on,
 };
 #[cfg(feature = "node")]
 pub use paxoslease_node as node;
