@@ -1,0 +1,226 @@
+"""What the blocking and the asyncio interface share: settings of a client, and how a lease looks."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import time
+import weakref
+from pathlib import Path
+from typing import Mapping
+
+from ._errors import Error, InvalidArgument, LeaseLost
+from ._native import NativeClient, NativeGrant, NativeLease
+from ._types import LeaseState, Pem, Seconds, seconds
+
+log = logging.getLogger("paxoslease")
+
+EXIT_PATIENCE = 2.0
+"""How many seconds an exiting interpreter waits for the release of its leases."""
+
+ENDPOINT_DEFAULT = "127.0.0.1:7400"
+
+
+def native_client(
+    endpoints: str | None,
+    *,
+    token: str | None,
+    ca: Pem | None,
+    cert: Pem | None,
+    key: Pem | None,
+    server_name: str | None,
+    token_in_clear: bool,
+    name: str | None,
+    request_timeout: Seconds,
+    connect_timeout: Seconds,
+) -> NativeClient:
+    if endpoints is None:
+        env = os.environ
+        endpoints = env.get("PAXOSLEASE_ENDPOINTS") or ENDPOINT_DEFAULT
+        token = token if token is not None else token_of(env)
+        ca = ca or env.get("PAXOSLEASE_TLS_CA")
+        cert = cert or env.get("PAXOSLEASE_TLS_CERT")
+        key = key or env.get("PAXOSLEASE_TLS_KEY")
+        server_name = server_name or env.get("PAXOSLEASE_TLS_SERVER_NAME")
+    if (cert is None) != (key is None):
+        raise InvalidArgument("`cert` and `key` belong together: give both, or none of them")
+    client = NativeClient(
+        endpoints,
+        token=token,
+        ca=ca,
+        identity=None if cert is None else (cert, key),
+        server_name=server_name,
+        token_in_clear=token_in_clear,
+        name=name,
+        request_timeout=seconds(request_timeout),
+        connect_timeout=seconds(connect_timeout),
+    )
+    open_clients[id(client)] = client
+    return client
+
+
+def token_of(env: Mapping[str, str]) -> str | None:
+    if token := env.get("PAXOSLEASE_TOKEN"):
+        return token
+    if not (path := env.get("PAXOSLEASE_TOKEN_FILE")):
+        return None
+    try:
+        return Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        text = f"cannot read PAXOSLEASE_TOKEN_FILE: {error}; expected a file with a token"
+        raise InvalidArgument(text) from error
+
+
+def wait_of(blocking: bool, timeout: Seconds | None) -> float | None:
+    """How long an acquire waits; None for ever."""
+    if not blocking:
+        if timeout is not None:
+            raise InvalidArgument("`timeout` is for an acquire that waits: leave out blocking=False")
+        return 0.0
+    return None if timeout is None else seconds(timeout)
+
+
+open_clients: weakref.WeakValueDictionary[int, NativeClient] = weakref.WeakValueDictionary()
+
+
+def close_all() -> None:
+    """Releases all leases before the interpreter ends, so that others need not wait for the ttl."""
+    deadline = time.monotonic() + EXIT_PATIENCE
+    pending = []
+    for client in list(open_clients.values()):
+        try:
+            pending.append(client.shutdown())
+            # Begins it.
+            pending[-1].wait(0)
+        except (Error, TimeoutError):
+            pass
+    for each in pending:
+        try:
+            each.wait(deadline - time.monotonic())
+        except (Error, TimeoutError, RuntimeError):
+            pass
+
+
+atexit.register(close_all)
+# The clients of the parent are of no use to a child.
+os.register_at_fork(after_in_child=open_clients.clear)
+
+
+class LeaseView:
+    """A lease as its holder sees it."""
+
+    __slots__ = ("__weakref__", "_native", "_seen")
+
+    def __init__(self, native: NativeLease) -> None:
+        self._native = native
+        self._seen = (0, LeaseState.HELD.value)
+
+    @property
+    def name(self) -> str:
+        """The name that is held: that of the permit, if one of a semaphore was acquired."""
+        return self._native.name
+
+    @property
+    def holder(self) -> str:
+        """The holder text that others see."""
+        return self._native.holder
+
+    @property
+    def fence(self) -> int:
+        """The fencing token: greater for every later tenure of the same name.
+
+        Pass it along with every write to a store that refuses lower fences.
+        """
+        return self._native.fence
+
+    @property
+    def ttl(self) -> float:
+        """The ttl in seconds, with which the lease is renewed."""
+        return self._native.ttl
+
+    def is_held(self) -> bool:
+        """Whether the lease is held, by a fresh reading of the clock.
+
+        It does not cover what happens after the call: the process may be paused before it acts on
+        the result. Where that matters, let the store check the fence.
+        """
+        return self._native.is_held()
+
+    def remaining(self) -> float:
+        """For how many seconds the lease is held if no renewal succeeds; 0 once it is over."""
+        return self._native.remaining()
+
+    @property
+    def state(self) -> LeaseState:
+        """The state of the lease, by a fresh reading of the clock."""
+        return LeaseState(self._native.state())
+
+    @property
+    def renewals(self) -> int:
+        """How often the lease was renewed."""
+        return self._native.renewals()
+
+    def check(self) -> None:
+        """Raises LeaseLost unless the lease is held."""
+        if not self.is_held():
+            raise self._lost()
+
+    def _lost(self) -> LeaseLost:
+        error = LeaseLost(f'"{self.name}" (fence {self.fence}) is not held any more; acquire it anew')
+        error.name, error.fence = self.name, self.fence
+        return error
+
+    def __repr__(self) -> str:
+        return f"<Lease {self.name!r}, fence {self.fence}, {self.state.value}>"
+
+
+class Grant:
+    """A lease that is not renewed, and not released when it is dropped.
+
+    Keep the fence to renew or release it, from here or from another process.
+    """
+
+    __slots__ = ("_native",)
+
+    def __init__(self, native: NativeGrant) -> None:
+        self._native = native
+
+    @property
+    def name(self) -> str:
+        """The name of the lease: that of the permit, if one of a semaphore was acquired."""
+        return self._native.name
+
+    @property
+    def fence(self) -> int:
+        """The fencing token: greater for every later tenure of the same name."""
+        return self._native.fence
+
+    @property
+    def ttl(self) -> float:
+        """The ttl in seconds that was granted."""
+        return self._native.ttl
+
+    @property
+    def waited(self) -> float:
+        """How many seconds the request was queued, as the node says."""
+        return self._native.waited
+
+    def is_held(self) -> bool:
+        """Whether the lease is held, by a fresh reading of the clock, unless it was released."""
+        return self._native.is_held()
+
+    def remaining(self) -> float:
+        """How many seconds the lease lasts unless renewed or released; 0 once it is over."""
+        return self._native.remaining()
+
+    def __repr__(self) -> str:
+        return f"<Grant {self.name!r}, fence {self.fence}, {self.remaining():.3f} s>"
+
+
+def replaces(lost: LeaseLost, raised: BaseException | None) -> bool:
+    """Whether the end of a `with` block raises `lost` instead of what the block raised. An
+    interrupt, an exit and a cancellation go on."""
+    return raised is None or (isinstance(raised, Exception) and raised is not lost)
+
+

@@ -1,0 +1,110 @@
+"""What nodes report: hints, a moment old when they are read."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from enum import Enum
+from typing import Any, Literal, NamedTuple, TypedDict, Union
+
+Seconds = Union[float, timedelta]
+"""A span of time: a number of seconds, or a timedelta."""
+
+Pem = Union[str, "os.PathLike[str]", bytes]
+"""Certificates or a key: the path of a PEM file, or its content as bytes."""
+
+
+class LeaseInfo(NamedTuple):
+    """A lease as a node saw it."""
+
+    name: str
+    holder: str
+    """The holder text."""
+    fence: int
+    """The fence of that tenure. Only its holder may renew or release it."""
+    remaining: float
+    """Seconds until the end unless renewed, when it was seen; `math.inf` if it has no end."""
+
+
+class Leader(NamedTuple):
+    """The leader of an election."""
+
+    holder: str
+    """The holder text of the leader: by convention, where to reach it."""
+    fence: int
+    """The fence of its tenure."""
+
+
+class Change(NamedTuple):
+    """What a watch tells."""
+
+    kind: Literal["held", "freed", "expired", "missed", "connected", "disconnected", "unknown"]
+    """`held`, `freed` and `expired` are about a lease, the others about the watch. After `missed` and
+    `connected`, ask for the current state: changes before were not seen."""
+    name: str | None = None
+    """The name of the lease."""
+    fence: int | None = None
+    """The fence of the tenure that began (`held`) or ran out (`expired`)."""
+    lease: LeaseInfo | None = None
+    """The lease that began (`held`)."""
+    missed: int = 0
+    """How many changes were dropped because the watcher did not keep up."""
+    endpoint: str | None = None
+    """The endpoint whose changes follow (`connected`)."""
+    problem: str | None = None
+    """Why the connection broke (`disconnected`). The watch goes on trying."""
+
+
+class LeaseState(Enum):
+    """The state of a lease."""
+
+    HELD = "held"
+    """Held, and renewed in time."""
+    JEOPARDY = "jeopardy"
+    """Held, but two thirds of the ttl passed without a renewal: do not begin anything long."""
+    LOST = "lost"
+    """Not held any more. It will not come back."""
+
+
+class PeerStatus(TypedDict, total=False):
+    """Another node, as a node sees it."""
+
+    node: int
+    address: str | None
+    up: bool
+    rtt_us: int | None
+    quarantine_remaining_ms: int
+    problem: str | None
+
+
+class Status(TypedDict, total=False):
+    """The status that a node reports about itself and its cell. A node of another version may send
+    other fields too."""
+
+    endpoint: str
+    cell: str
+    node: int
+    role: str
+    members: list[int]
+    max_lease_ms: int
+    ready: bool
+    quarantine_remaining_ms: int
+    has_record: bool
+    peers: list[PeerStatus]
+    leases: int
+    acceptor_bytes: int
+    standing: int
+    waiters: int
+    waiting: list[dict[str, Any]]
+    guards: int
+    rounds_in_flight: int
+    rates: dict[str, int]
+    longest_turn_us: int
+    shards: int
+    disk_problem: str | None
+    ballot_problem: str | None
+    ballots_remaining_ratio: str
+
+
+def seconds(span: Seconds) -> float:
+    return span.total_seconds() if isinstance(span, timedelta) else float(span)
