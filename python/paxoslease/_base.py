@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Mapping
 
 from ._errors import Error, InvalidArgument, LeaseLost
-from ._native import NativeClient, NativeGrant, NativeLease
+from ._native import NativeClient, NativeGrant, NativeLease, begin_exit
 from ._types import LeaseState, Pem, Seconds, seconds
 
 log = logging.getLogger("paxoslease")
@@ -56,7 +56,7 @@ def native_client(
         request_timeout=seconds(request_timeout),
         connect_timeout=seconds(connect_timeout),
     )
-    open_clients[id(client)] = client
+    open_clients.add(client)
     return client
 
 
@@ -81,14 +81,15 @@ def wait_of(blocking: bool, timeout: Seconds | None) -> float | None:
     return None if timeout is None else seconds(timeout)
 
 
-open_clients: weakref.WeakValueDictionary[int, NativeClient] = weakref.WeakValueDictionary()
+open_clients: weakref.WeakSet[NativeClient] = weakref.WeakSet()
 
 
 def close_all() -> None:
     """Releases all leases before the interpreter ends, so that others need not wait for the ttl."""
+    begin_exit()
     deadline = time.monotonic() + EXIT_PATIENCE
     pending = []
-    for client in list(open_clients.values()):
+    for client in list(open_clients):
         try:
             pending.append(client.shutdown())
             # Begins it.
@@ -218,9 +219,7 @@ class Grant:
         return f"<Grant {self.name!r}, fence {self.fence}, {self.remaining():.3f} s>"
 
 
-def replaces(lost: LeaseLost, raised: BaseException | None) -> bool:
-    """Whether the end of a `with` block raises `lost` instead of what the block raised. An
+def replaces(raised: BaseException | None) -> bool:
+    """Whether the end of a `with` block raises LeaseLost instead of what the block raised. An
     interrupt, an exit and a cancellation go on."""
-    return raised is None or (isinstance(raised, Exception) and raised is not lost)
-
-
+    return raised is None or isinstance(raised, Exception)

@@ -92,7 +92,8 @@ class Lease(LeaseView):
         try:
             self.release()
         except LeaseLost as lost:
-            if replaces(lost, raised):
+            if replaces(raised):
+                lost.__context__ = raised
                 raise
         except Unavailable as error:
             log.warning("%s: %s", self.name, error)
@@ -101,19 +102,22 @@ class Lease(LeaseView):
 class Lock:
     """A lock by the name of a lease, from `Client.lock`. Each `with` acquires a new lease.
 
-    Threads may share it. It is not reentrant.
+    Threads may share it.
     """
 
-    def __init__(self, acquire: Callable[[], Lease], name: str) -> None:
+    def __init__(self, acquire: Callable[[], Lease], name: str, is_patient: bool) -> None:
         self._acquire = acquire
         self._name = name
-        self._leases: dict[int, Lease] = {}
+        self._is_patient = is_patient
+        self._leases: dict[int, list[Lease]] = {}
 
     def __enter__(self) -> Lease:
-        thread = threading.get_ident()
-        if thread in self._leases:
-            raise RuntimeError(f"this thread holds the lock {self._name!r} already; it is not reentrant")
-        lease = self._leases[thread] = self._acquire()
+        leases = self._leases.setdefault(threading.get_ident(), [])
+        if self._is_patient and any(lease.is_held() for lease in leases):
+            text = f"this thread holds the lock {self._name!r} already, and would wait for itself"
+            raise RuntimeError(text)
+        lease = self._acquire()
+        leases.append(lease)
         return lease
 
     def __exit__(
@@ -122,7 +126,11 @@ class Lock:
         raised: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._leases.pop(threading.get_ident()).__exit__(kind, raised, trace)
+        leases = self._leases[threading.get_ident()]
+        lease = leases.pop()
+        if not leases:
+            del self._leases[threading.get_ident()]
+        lease.__exit__(kind, raised, trace)
 
     def __repr__(self) -> str:
         return f"<Lock {self._name!r}>"
@@ -181,7 +189,7 @@ class Election:
     def __init__(self, client: Client, name: str, campaign: Callable[[Seconds | None], Lease]) -> None:
         self._client = client
         self._campaign = campaign
-        self._lock = Lock(lambda: campaign(None), name)
+        self._lock = Lock(lambda: campaign(None), name, is_patient=True)
         self.name = name
         """The name of the election."""
 
@@ -299,7 +307,8 @@ class Client:
             permits=permits,
             on_lost=on_lost,
         )
-        return Lock(acquire, name)
+        is_patient = blocking and timeout is None and permits is None
+        return Lock(acquire, name, is_patient)
 
     def exclusive(
         self,
@@ -486,9 +495,9 @@ class Client:
         return self._native.status(endpoint).wait()
 
     @property
-    def endpoints(self) -> list[str]:
+    def endpoints(self) -> tuple[str, ...]:
         """The endpoints of this client, in the order in which it tries them."""
-        return self._native.endpoints
+        return tuple(self._native.endpoints)
 
     @property
     def default_holder(self) -> str:

@@ -7,6 +7,8 @@ from ._types import Change, Leader, LeaseInfo, Status
 
 T = TypeVar("T")
 
+def begin_exit() -> None: ...
+
 @final
 class Pending(Generic[T]):
     def wait(self, timeout: float | None = None) -> T: ...

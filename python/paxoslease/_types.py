@@ -107,4 +107,4 @@ class Status(TypedDict, total=False):
 
 
 def seconds(span: Seconds) -> float:
-    return span.total_seconds() if isinstance(span, timedelta) else float(span)
+    return span.total_seconds() if isinstance(span, timedelta) else span

@@ -175,7 +175,8 @@ class Lease(LeaseView):
         try:
             await self.release()
         except LeaseLost as lost:
-            if replaces(lost, raised):
+            if replaces(raised):
+                lost.__context__ = raised
                 raise
         except Unavailable as error:
             log.warning("%s: %s", self.name, error)
@@ -184,19 +185,22 @@ class Lease(LeaseView):
 class Lock:
     """A lock by the name of a lease, from `Client.lock`. Each `async with` acquires a new lease.
 
-    Tasks may share it. It is not reentrant.
+    Tasks may share it.
     """
 
-    def __init__(self, acquire: Callable[[], Awaitable[Lease]], name: str) -> None:
+    def __init__(self, acquire: Callable[[], Awaitable[Lease]], name: str, is_patient: bool) -> None:
         self._acquire = acquire
         self._name = name
-        self._leases: dict[asyncio.Task[Any] | None, Lease] = {}
+        self._is_patient = is_patient
+        self._leases: dict[asyncio.Task[Any] | None, list[Lease]] = {}
 
     async def __aenter__(self) -> Lease:
-        task = asyncio.current_task()
-        if task in self._leases:
-            raise RuntimeError(f"this task holds the lock {self._name!r} already; it is not reentrant")
-        lease = self._leases[task] = await self._acquire()
+        leases = self._leases.setdefault(asyncio.current_task(), [])
+        if self._is_patient and any(lease.is_held() for lease in leases):
+            text = f"this task holds the lock {self._name!r} already, and would wait for itself"
+            raise RuntimeError(text)
+        lease = await self._acquire()
+        leases.append(lease)
         return lease
 
     async def __aexit__(
@@ -205,7 +209,11 @@ class Lock:
         raised: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._leases.pop(asyncio.current_task()).__aexit__(kind, raised, trace)
+        leases = self._leases[asyncio.current_task()]
+        lease = leases.pop()
+        if not leases:
+            del self._leases[asyncio.current_task()]
+        await lease.__aexit__(kind, raised, trace)
 
     def __repr__(self) -> str:
         return f"<Lock {self._name!r}>"
@@ -256,7 +264,7 @@ class Election:
     ) -> None:
         self._client = client
         self._campaign = campaign
-        self._lock = Lock(lambda: campaign(None), name)
+        self._lock = Lock(lambda: campaign(None), name, is_patient=True)
         self.name = name
         """The name of the election."""
 
@@ -349,7 +357,8 @@ class Client:
             permits=permits,
             on_lost=on_lost,
         )
-        return Lock(acquire, name)
+        is_patient = blocking and timeout is None and permits is None
+        return Lock(acquire, name, is_patient)
 
     def exclusive(
         self,
@@ -483,9 +492,9 @@ class Client:
         return await run(self._native.status(endpoint))
 
     @property
-    def endpoints(self) -> list[str]:
+    def endpoints(self) -> tuple[str, ...]:
         """The endpoints of this client, in the order in which it tries them."""
-        return self._native.endpoints
+        return tuple(self._native.endpoints)
 
     @property
     def default_holder(self) -> str:

@@ -16,7 +16,7 @@ use crate::owned::Owned;
 use crate::pending::Pending;
 
 /// A client of a cell. Every request is a `Pending`.
-#[pyclass(frozen, module = "paxoslease._native")]
+#[pyclass(frozen, weakref, module = "paxoslease._native")]
 pub(crate) struct NativeClient {
     client: Owned<Client>,
 }

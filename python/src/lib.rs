@@ -20,7 +20,7 @@ mod native {
     #[pymodule_export]
     use crate::lease::{NativeGrant, NativeLease};
     #[pymodule_export]
-    use crate::pending::Pending;
+    use crate::pending::{Pending, begin_exit};
     #[pymodule_export]
     use crate::ready::Ready;
 }

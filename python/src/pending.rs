@@ -18,6 +18,16 @@ use crate::ready::Ready;
 /// Python's signal handlers.
 const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
+/// The thread that ends the interpreter.
+static EXITING: OnceLock<ThreadId> = OnceLock::new();
+
+/// Notes that this thread ends the interpreter and closes all clients. What other threads wait for
+/// never comes then: like all daemon threads, they stop where they are.
+#[pyfunction]
+pub(crate) fn begin_exit() {
+    let _already = EXITING.set(thread::current().id());
+}
+
 type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// A request under way. Dropping it cancels the request.
@@ -66,7 +76,17 @@ impl Pending {
         let slice = checks_signals(py)?.then_some(SIGNAL_CHECK);
         loop {
             match py.detach(|| wait_for(&mut work, slice, deadline)) {
-                Some(outcome) => return finish(py, outcome),
+                Some(outcome) => {
+                    let id = thread::current().id();
+                    if EXITING.get().is_some_and(|exiting| *exiting != id) {
+                        py.detach(|| -> ! {
+                            loop {
+                                thread::park();
+                            }
+                        });
+                    }
+                    return finish(py, outcome);
+                }
                 None if deadline.is_some_and(|deadline| deadline <= now()) => {
                     self.put(work)?;
                     return Err(PyTimeoutError::new_err("not within the timeout"));

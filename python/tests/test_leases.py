@@ -1,0 +1,319 @@
+"""The blocking interface, in one process."""
+
+import ctypes
+import gc
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from servers import until
+
+import paxoslease
+from paxoslease import Client, Held, InvalidArgument, LeaseLost, LeaseState
+
+
+def test_a_lock_is_held_inside_its_block_only(client, name):
+    with client.lock(name, ttl=15) as lease:
+        assert lease.is_held() and lease.state is LeaseState.HELD
+        assert 0 < lease.remaining() <= lease.ttl == 15
+        seen = client.get(name)
+        assert (seen.name, seen.holder, seen.fence) == (name, lease.holder, lease.fence)
+        assert lease.holder == client.default_holder
+    assert not lease.is_held() and lease.remaining() == 0
+    assert client.get(name) is None
+
+
+def test_a_second_holder_is_refused_or_waits(client, name):
+    with client.lock(name, ttl=15, holder="first") as first:
+        with pytest.raises(Held, match=f'"{name}" is held by "first"') as held:
+            client.acquire(name, ttl=15, blocking=False)
+        assert (held.value.name, held.value.holder.holder) == (name, "first")
+        with pytest.raises(Held):
+            client.acquire(name, ttl=15, timeout=timedelta(milliseconds=50))
+        with ThreadPoolExecutor() as executor:
+            second = executor.submit(client.acquire, name, 15)
+            until(lambda: any(client.status(each)["waiters"] for each in client.endpoints))
+            assert not second.done()
+            first.release()
+            assert second.result(timeout=30).fence > first.fence
+            second.result().release()
+
+
+def test_a_lease_ends_once(client, name):
+    lease = client.acquire(name, ttl=15)
+    assert not lease.lost.is_set() and not lease.lost.wait(0.01)
+    lease.release()
+    lease.release()
+    assert not lease.lost.is_set(), "it was released"
+    assert not lease.lost.wait()
+    with pytest.raises(LeaseLost):
+        lease.check()
+
+
+def test_a_lease_that_is_dropped_is_released(client, name):
+    lease = client.acquire(name, ttl=15)
+    del lease
+    gc.collect()
+    client.acquire(name, ttl=15, timeout=10).release()
+
+
+def test_a_lost_lease_is_noticed_by_all_means(client, name):
+    told = threading.Event()
+    with pytest.raises(LeaseLost, match=name) as error:
+        with client.lock(name, ttl=15, on_lost=lambda lease: told.set()) as lease:
+            # An operator's release is noticed with the next renewal.
+            client.release(name, lease.fence, force=True)
+            assert lease.lost.wait(30)
+            assert lease.lost.is_set() and not lease.is_held() and lease.state is LeaseState.LOST
+            assert told.wait(30)
+    assert (error.value.name, error.value.fence) == (name, lease.fence)
+
+
+def test_an_error_of_the_block_is_the_context_of_a_lost_lease(client, name):
+    with pytest.raises(LeaseLost) as error:
+        with client.lock(name, ttl=1) as lease:
+            client.release(name, lease.fence, force=True)
+            assert lease.lost.wait(30)
+            raise KeyError("of the block")
+    assert isinstance(error.value.__context__, KeyError)
+
+
+def test_an_exit_from_the_block_goes_on_although_the_lease_is_lost(client, name):
+    with pytest.raises(SystemExit):
+        with client.lock(name, ttl=1) as lease:
+            client.release(name, lease.fence, force=True)
+            assert lease.lost.wait(30)
+            raise SystemExit(3)
+
+
+def test_an_error_of_on_lost_is_logged_and_stops_no_other(client, name, caplog):
+    told = threading.Event()
+
+    def fail(lease):
+        raise ValueError("mine")
+
+    leases = [
+        client.acquire(f"{name}/1", ttl=1, on_lost=fail),
+        client.acquire(f"{name}/2", ttl=1, on_lost=lambda lease: told.set()),
+    ]
+    for lease in leases:
+        client.release(lease.name, lease.fence, force=True)
+        assert lease.lost.wait(30)
+    assert told.wait(30)
+    until(lambda: "on_lost of" in caplog.text and "mine" in caplog.text)
+
+
+def test_a_lease_is_renewed_while_python_holds_the_interpreter_lock(client, name):
+    with client.lock(name, ttl=0.5) as lease:
+        before = lease.renewals
+        # PyDLL keeps the interpreter lock during the call, for four times the ttl.
+        ctypes.PyDLL(None).usleep(2_000_000)
+        assert lease.is_held()
+        assert lease.renewals >= before + 4
+        assert client.get(name).fence == lease.fence
+
+
+def test_a_change_of_a_lease_can_be_waited_for(client, name):
+    with client.lock(name, ttl=0.3) as lease:
+        assert lease.changed() is LeaseState.HELD and lease.renewals >= 1
+    assert lease.changed() is LeaseState.LOST
+    with client.lock(name, ttl=15) as lease:
+        assert lease.changed(timeout=0.01) is LeaseState.HELD and lease.renewals == 0
+
+
+def test_threads_share_a_lock(client, name):
+    lock = client.lock(name, ttl=15)
+    inside, fences = [], []
+
+    def work(_):
+        for _ in range(20):
+            with lock as lease:
+                assert not inside
+                inside.append(lease)
+                fences.append(lease.fence)
+                inside.remove(lease)
+
+    with ThreadPoolExecutor(16) as executor:
+        list(executor.map(work, range(16)))
+    assert len(fences) == 320 and fences == sorted(set(fences))
+
+
+def test_a_thread_does_not_wait_for_itself(client, name):
+    lock = client.lock(name, ttl=15)
+    with lock, pytest.raises(RuntimeError, match="wait for itself"):
+        lock.__enter__()
+    with lock:
+        pass
+    lock = client.lock(name, ttl=15, permits=2)
+    with lock as first, lock as second:
+        assert {first.name, second.name} == {f"{name}#1", f"{name}#2"}
+    assert not client.list(name)
+
+
+def test_a_decorated_function_runs_with_the_lock(client, name):
+    @client.exclusive(name, ttl=15, blocking=False, pass_lease=True)
+    def double(lease, number):
+        """Doubles."""
+        with pytest.raises(Held):
+            double(number)
+        assert client.get(name).fence == lease.fence
+        return 2 * number
+
+    assert double(21) == 42
+    assert (double.__name__, double.__doc__) == ("double", "Doubles.")
+    assert client.get(name) is None
+
+
+def test_a_semaphore_has_as_many_holders_as_permits(client, name):
+    leases = [client.acquire(name, ttl=15, permits=2) for _ in range(2)]
+    assert {lease.name for lease in leases} == {f"{name}#1", f"{name}#2"}
+    with pytest.raises(Held):
+        client.acquire(name, ttl=15, permits=2, blocking=False)
+    leases[0].release()
+    client.acquire(name, ttl=15, permits=2, timeout=10)
+
+
+def test_a_lease_without_a_guard_is_renewed_and_released_by_its_fence(client, name):
+    grant = client.acquire_detached(name, ttl=15)
+    assert grant.is_held() and 0 < grant.remaining() <= 15 and grant.waited >= 0
+    assert client.renew(name, grant.fence, ttl=20).ttl == 20
+    client.keep(name, grant.fence, timedelta(hours=1))
+    assert client.get(name).remaining > 3000
+    client.release(name, grant.fence)
+    with pytest.raises(LeaseLost):
+        client.renew(name, grant.fence, ttl=15)
+    with pytest.raises(LeaseLost):
+        client.release(name, grant.fence)
+
+
+def test_leases_are_listed_and_watched(client, name):
+    watch = client.watch(name)
+    assert watch.next().kind == "connected"
+    leases = [client.acquire(f"{name}/{number}", ttl=15) for number in range(3)]
+    names = [lease.name for lease in leases]
+    # As one node sees them: a majority may have granted without it.
+    until(lambda: [seen.name for seen in client.list(name)] == names)
+    assert sorted({seen.name for seen in client.scan(f"{name}*", page_len=1)}) == names
+    held = [watch.next() for _ in leases]
+    assert [(change.kind, change.name, change.fence) for change in held] == [
+        ("held", lease.name, lease.fence) for lease in leases
+    ]
+    leases[0].release()
+    assert watch.next(timeout=30) == paxoslease.Change("freed", name=names[0])
+    with pytest.raises(TimeoutError):
+        watch.next(timeout=0.01)
+    leases[1].release()
+    assert watch.next(timeout=30).name == names[1], "a timeout loses nothing"
+
+
+def test_a_watch_ends_with_its_client(endpoints):
+    with Client(endpoints) as client:
+        watch, observer = client.watch(), client.elect("any").observe()
+        next(watch)
+    assert list(watch) == [] or all(change.kind for change in watch)
+    assert list(observer)[1:] == []
+
+
+def test_an_election_has_one_leader_that_all_can_see(client, name):
+    election = client.elect(name, holder="10.0.0.7:9000", ttl=15)
+    observer = election.observe()
+    assert election.leader() is None and observer.next() is None
+    with election as lease:
+        assert election.leader() == ("10.0.0.7:9000", lease.fence)
+        assert observer.next().holder == "10.0.0.7:9000"
+        with pytest.raises(Held):
+            client.elect(name).campaign(timeout=0.05)
+    assert next(observer) is None
+    client.elect(name).campaign().release()
+
+
+def test_the_status_of_a_node_is_a_dictionary(client):
+    status = client.status()
+    assert status["ready"] and len(status["members"]) == 3
+    assert status["endpoint"] in client.endpoints
+    last = client.endpoints[-1]
+    assert client.status(last)["node"] == 3 and client.status(last)["endpoint"] == last
+
+
+def test_a_bad_argument_is_named(client, name):
+    for call, text in [
+        (lambda: client.acquire("", ttl=15), "bad name"),
+        (lambda: client.acquire(name, ttl=0.001), "bad ttl"),
+        (lambda: client.acquire(name, ttl=float("nan")), "bad ttl"),
+        (lambda: client.acquire(name, ttl=-1), "bad ttl"),
+        (lambda: client.acquire(name, ttl=15, timeout=-1), "bad timeout"),
+        (lambda: client.acquire(name, ttl=15, permits=65), "permits"),
+        (lambda: client.acquire(name, ttl=15, holder="x" * 300), "holder"),
+        (lambda: client.lock(name, ttl=15, timeout=1, blocking=False), "timeout"),
+        (lambda: client.release("", 1), "bad name"),
+        (lambda: Client("::1"), "brackets"),
+        (lambda: Client(""), "no endpoint"),
+        (lambda: Client("a", ca="missing.pem"), "cannot read missing.pem"),
+        (lambda: Client("a", ca=b"nonsense"), "the given CA"),
+        (lambda: Client("a", cert="a.pem"), "belong together"),
+        (lambda: Client("a", server_name="b"), "`ca`"),
+    ]:
+        with pytest.raises(InvalidArgument, match=text) as error:
+            call()
+        assert isinstance(error.value, ValueError) and isinstance(error.value, paxoslease.Error)
+    with pytest.raises(TypeError):
+        client.acquire(name, ttl="15")
+
+
+def test_a_cell_that_does_not_answer_is_unavailable(name):
+    with Client("127.0.0.1:1", request_timeout=0.5) as client:
+        with pytest.raises(paxoslease.Unavailable, match="no answer from 127.0.0.1:1"):
+            client.acquire(name, ttl=15)
+
+
+def test_a_closed_client_says_so(endpoints, name):
+    client = Client(endpoints)
+    lease = client.acquire(name, ttl=15)
+    client.close()
+    client.close()
+    assert not lease.is_held() and lease.lost.is_set()
+    with pytest.raises(paxoslease.Closed, match="shut down"):
+        client.acquire(name, ttl=15)
+
+
+def test_a_client_without_endpoints_reads_the_environment(secure, endpoints, monkeypatch, name):
+    monkeypatch.setenv("PAXOSLEASE_ENDPOINTS", endpoints)
+    with Client() as client:
+        assert ",".join(client.endpoints) == endpoints
+    endpoint, folder = secure
+    monkeypatch.setenv("PAXOSLEASE_ENDPOINTS", endpoint)
+    monkeypatch.setenv("PAXOSLEASE_TLS_CA", str(folder / "certs" / "ca.pem"))
+    monkeypatch.setenv("PAXOSLEASE_TOKEN_FILE", str(folder / "token"))
+    with Client() as client, client.lock("jobs/env", ttl=15) as lease:
+        assert lease.is_held()
+    monkeypatch.setenv("PAXOSLEASE_TOKEN_FILE", "missing")
+    with pytest.raises(InvalidArgument, match="missing"):
+        Client()
+
+
+def test_tls_and_a_token_authenticate_both_sides(secure):
+    endpoint, folder = secure
+    certs, token = folder / "certs", (folder / "token").read_text().strip()
+    with Client(endpoint, ca=str(certs / "ca.pem"), token=token) as client:
+        with client.lock("jobs/a", ttl=15) as lease:
+            assert lease.is_held()
+        with pytest.raises(paxoslease.AccessDenied):
+            client.acquire("other", ttl=15)
+        assert token not in repr(client)
+    worker = {"cert": certs / "worker.pem", "key": certs / "worker-key.pem"}
+    pem = {key: path.read_bytes() for key, path in (worker | {"ca": certs / "ca.pem"}).items()}
+    with Client(endpoint, token=token, server_name="localhost", **pem) as client:
+        client.acquire("jobs/a", ttl=15).release()
+    for options in ({"ca": certs / "ca.pem"}, {"ca": certs / "ca.pem", "token": "wrong"}, {}):
+        with Client(endpoint, **options) as client, pytest.raises(paxoslease.AccessDenied):
+            client.acquire("jobs/a", ttl=15)
+
+
+def test_help_shows_signatures_and_explanations():
+    for thing in (Client, paxoslease.Lease, paxoslease.Election, paxoslease.aio.Client):
+        for key, value in vars(thing).items():
+            assert key.startswith("_") or value.__doc__, f"{thing.__name__}.{key}"
+    import inspect
+
+    assert str(inspect.signature(Client.acquire)).startswith("(self, name: 'str', ttl: 'Seconds', *")
