@@ -5,14 +5,24 @@ from typing import Any, Generic, TypeVar, final
 
 from ._types import Change, Leader, LeaseInfo, Status
 
-T = TypeVar("T")
+_T = TypeVar("_T")
+
+__all__ = [
+    "NativeClient",
+    "NativeStream",
+    "NativeGrant",
+    "NativeLease",
+    "Pending",
+    "begin_exit",
+    "Ready",
+]
 
 def begin_exit() -> None: ...
 
 @final
-class Pending(Generic[T]):
-    def wait(self, timeout: float | None = None) -> T: ...
-    def poll(self, ready: Ready, id: int) -> tuple[T] | None: ...
+class Pending(Generic[_T]):
+    def wait(self, timeout: float | None = None) -> _T: ...
+    def poll(self, ready: Ready, id: int) -> tuple[_T] | None: ...
     def cancel(self) -> None: ...
 
 @final
@@ -23,8 +33,8 @@ class Ready:
     def take(self) -> list[int]: ...
 
 @final
-class NativeStream(Generic[T]):
-    def next(self) -> Pending[T]: ...
+class NativeStream(Generic[_T]):
+    def next(self) -> Pending[_T]: ...
 
 @final
 class NativeLease:

@@ -11,44 +11,20 @@ import platform
 import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 
 from run import HERE, NODE, PYTHON, install
-from servers import Cell, Redis
+from servers import BUSY_MAX, Cell, Redis, busy_share, is_quiet, spread
 
 PAGE = HERE.parent.parent / "docs" / "redis.md"
 BEGIN, END = "<!-- figures of clients -->", "<!-- end of the figures of clients -->"
 CLIENTS = (1, 16, 64)
-BUSY_MAX = 0.1
 PROGRAMS = {
     "redis-py `Lock`, a process for each client": [PYTHON, HERE / "bench_load.py"],
     "ioredis with `redlock` 5, all clients in one process": ["node", HERE / "bench.mjs"],
 }
-
-
-def busy_share(span=0.5):
-    """The share of the processor time that other programs use while this one sleeps."""
-    before = ticks()
-    time.sleep(span)
-    used, total = (later - earlier for later, earlier in zip(ticks(), before))
-    return used / max(total, 1)
-
-
-def ticks():
-    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
-    return sum(fields) - fields[3] - fields[4], sum(fields)
-
-
-def is_quiet(patience):
-    """Waits until the machine is quiet, and says whether it became so in time."""
-    deadline = time.monotonic() + patience
-    while busy_share() > BUSY_MAX:
-        if time.monotonic() > deadline:
-            return False
-    return True
 
 
 def measure(program, endpoint, clients, seconds):
@@ -112,12 +88,6 @@ def table(figures, disturbed, count, seconds):
         "`cargo xtask bench clients` writes this table.",
     ]
     return "\n".join(lines)
-
-
-def spread(points, place, form):
-    values = [point[place] for point in points]
-    shown = [form.format(value) for value in (statistics.median(values), min(values), max(values))]
-    return "{} ({} to {})".format(*shown)
 
 
 def main():

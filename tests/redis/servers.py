@@ -1,4 +1,4 @@
-"""Real servers on loopback: a cell of three processes, and Redis.
+"""Real servers on loopback, a cell of three processes and Redis, and what benchmarks need.
 
 Each is a context manager that ends what it started, by process id.
 """
@@ -8,10 +8,15 @@ import json
 import os
 import signal
 import socket
+import statistics
 import subprocess
 import time
+from pathlib import Path
 
 PATIENCE = 30.0
+
+BUSY_MAX = 0.1
+"""The share of the processor time of other programs up to which a machine is quiet."""
 
 
 def until(condition, patience=PATIENCE):
@@ -89,3 +94,32 @@ class Redis:
     def __exit__(self, *_):
         self.process.terminate()
         self.process.wait(timeout=PATIENCE)
+
+
+def busy_share(span=0.5):
+    """The share of the processor time that other programs use while this one sleeps."""
+    before = ticks()
+    time.sleep(span)
+    used, total = (later - earlier for later, earlier in zip(ticks(), before))
+    return used / max(total, 1)
+
+
+def ticks():
+    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:9]]
+    return sum(fields) - fields[3] - fields[4], sum(fields)
+
+
+def is_quiet(patience):
+    """Waits until the machine is quiet, and says whether it became so in time."""
+    deadline = time.monotonic() + patience
+    while busy_share() > BUSY_MAX:
+        if time.monotonic() > deadline:
+            return False
+    return True
+
+
+def spread(points, place, form):
+    """The median of one figure of all points, with the lowest and the highest."""
+    values = [point[place] for point in points]
+    shown = [form.format(value) for value in (statistics.median(values), min(values), max(values))]
+    return "{} ({} to {})".format(*shown)

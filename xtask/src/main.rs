@@ -6,6 +6,7 @@ mod chaos;
 mod fuzz;
 mod install;
 mod invocation;
+mod python;
 mod redis;
 mod test;
 mod tidy;
@@ -68,6 +69,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// Builds the Python package and runs its tests against real cells
+    Python {
+        /// Options of pytest, such as `-k fork`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
     /// Measures the paper's claims in the simulator and writes docs/paper.md with its plots
     Paper,
     /// Counts the instructions of the hot paths and compares them with bench/instructions.toml
@@ -95,13 +102,15 @@ enum Task {
     },
 }
 
-/// Each is a binary of that name in `bench/`, except the clients.
+/// Each is a binary of that name in `bench/`, except the clients and Python.
 #[derive(Clone, Copy, ValueEnum)]
 enum Suite {
     /// Redis lock libraries on Redis and on a cell; writes the figures in docs/redis.md
     Clients,
     /// What hostile clients and peers cost the others, and an idle connection the node
     Hostile,
+    /// The Python package beside redis-py; writes the figures in docs/python.md
+    Python,
     /// Beside Redis, Redlock, ZooKeeper and etcd; installs them, and writes docs/benchmarks.md
     Peers,
 }
@@ -138,6 +147,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Fuzz { seconds, only, keep } => fuzz::run(seconds, only.as_deref(), keep),
         Task::Chaos { args } => chaos::run(args),
         Task::Redis { args } => redis::run(args),
+        Task::Python { args } => python::run(args),
         Task::Paper => bench("paper").args(["docs"]).run(),
         Task::Instructions { record, show } => {
             install::ensure("valgrind")?;
@@ -154,8 +164,10 @@ fn run(task: Task) -> anyhow::Result<()> {
                 install::ensure("redis etcd zookeeper")?;
             }
             build_node()?;
-            if matches!(suite, Suite::Clients) {
-                return redis::bench(args);
+            match suite {
+                Suite::Clients => return redis::bench(args),
+                Suite::Python => return python::bench(args),
+                Suite::Hostile | Suite::Peers => {}
             }
             let binary = suite.to_possible_value().expect("none is hidden");
             bench(binary.get_name()).args(args).run()

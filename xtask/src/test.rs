@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use crate::invocation::{Invocation, cargo, repository_root};
-use crate::{chaos, install, redis, tidy};
+use crate::{chaos, install, python, redis, tidy};
 
 const STEPS: &str = include_str!("steps.txt");
 
@@ -44,6 +44,7 @@ impl Step {
         match self.commands[..] {
             ["tidy"] => tidy::run(),
             ["chaos"] => chaos::quick(),
+            ["python"] => python::run(Vec::new()),
             ["redis"] => redis::run(Vec::new()),
             _ => self.invocations().iter().try_for_each(Invocation::run),
         }

@@ -1,0 +1,61 @@
+//! The Python package (`python/`): its wheel and source distribution, its tests against real cells,
+//! and the comparison with redis-py.
+
+use std::fs;
+
+use anyhow::Context;
+
+use crate::install;
+use crate::invocation::{Invocation, cargo, repository_root};
+
+const PYTHON: &str = "target/python/bin/python";
+const MATURIN: &str = "target/python/bin/maturin";
+
+/// Where packages are written.
+const FOLDER: &str = "target/package";
+
+/// Writes the wheel and the source distribution.
+pub(crate) fn build() -> anyhow::Result<()> {
+    install::ensure("venv")?;
+    Invocation::new("python3", ["-m", "venv", "target/python"]).run()?;
+    let requirements = ["--requirement", "python/tests/requirements.txt"];
+    Invocation::new(PYTHON, ["-m", "pip", "install", "--quiet"]).args(requirements).run()?;
+    let crate_and_folder = ["--manifest-path", "python/Cargo.toml", "--out", FOLDER];
+    for how in [&["build", "--release", "--locked"][..], &["sdist"]] {
+        let how = how.iter().copied();
+        Invocation::new(MATURIN, []).args(how.chain(crate_and_folder)).run()?;
+    }
+    Ok(())
+}
+
+/// Installs the wheel that [`build`] has written.
+fn install_wheel() -> anyhow::Result<()> {
+    let names = fs::read_dir(repository_root().join(FOLDER))?;
+    let names = names.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    let names: Vec<String> = names.collect::<anyhow::Result<_>>()?;
+    let is_wheel = |name: &&String| name.starts_with("paxoslease-") && name.ends_with(".whl");
+    let wheel = names.iter().find(is_wheel).context("maturin has written no wheel")?;
+    let how = ["-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps"];
+    Invocation::new(PYTHON, how).args([format!("{FOLDER}/{wheel}")]).run()
+}
+
+/// Builds and tests the package.
+pub(crate) fn run(args: Vec<String>) -> anyhow::Result<()> {
+    install::ensure("redis")?;
+    cargo(["build", "--release", "-p", "paxoslease-cli"]).run()?;
+    build()?;
+    install_wheel()?;
+    let config = ["--config-file", "python/pyproject.toml"];
+    Invocation::new(PYTHON, ["-m", "mypy"]).args(config).args(["python/paxoslease"]).run()?;
+    Invocation::new(PYTHON, ["-m", "mypy.stubtest", "paxoslease._native"]).run()?;
+    let pytest = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "python/tests"];
+    Invocation::new(PYTHON, pytest).args(args).run()
+}
+
+/// The same load on a cell and on Redis. The binary of the nodes is built already.
+pub(crate) fn bench(args: Vec<String>) -> anyhow::Result<()> {
+    install::ensure("redis")?;
+    build()?;
+    install_wheel()?;
+    Invocation::new(PYTHON, ["python/tests/bench.py"]).args(args).run()
+}
