@@ -9,6 +9,7 @@ mod semaphores;
 mod standing;
 mod status;
 mod swarm;
+mod views;
 
 use std::rc::Rc;
 use std::time::Duration;
