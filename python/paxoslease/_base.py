@@ -8,7 +8,7 @@ import os
 import time
 import weakref
 from pathlib import Path
-from typing import Mapping
+from typing import Generic, Mapping, TypeVar
 
 from ._errors import Error, InvalidArgument, LeaseLost
 from ._native import NativeClient, NativeGrant, NativeLease, begin_exit
@@ -84,8 +84,14 @@ def wait_of(blocking: bool, timeout: Seconds | None) -> float | None:
 open_clients: weakref.WeakSet[NativeClient] = weakref.WeakSet()
 
 
+exiting = False
+"""Whether the interpreter ends."""
+
+
 def close_all() -> None:
     """Releases all leases before the interpreter ends, so that others need not wait for the ttl."""
+    global exiting
+    exiting = True
     begin_exit()
     deadline = time.monotonic() + EXIT_PATIENCE
     pending = []
@@ -217,6 +223,35 @@ class Grant:
 
     def __repr__(self) -> str:
         return f"<Grant {self.name!r}, fence {self.fence}, {self.remaining():.3f} s>"
+
+
+Key = TypeVar("Key")
+AnyLease = TypeVar("AnyLease", bound=LeaseView)
+
+
+class Entered(Generic[Key, AnyLease]):
+    """The leases of a lock whose blocks were entered, by thread or task."""
+
+    def __init__(self) -> None:
+        self._leases: dict[Key, list[AnyLease]] = {}
+
+    def is_holder(self, key: Key) -> bool:
+        return any(lease.is_held() for lease in self._leases.get(key, ()))
+
+    def push(self, key: Key, lease: AnyLease) -> None:
+        self._leases.setdefault(key, []).append(lease)
+
+    def pop(self, key: Key) -> AnyLease:
+        if key not in self._leases and len(self._leases) == 1:
+            # Frameworks may leave a block on another thread than they entered it.
+            (key,) = self._leases
+        if key not in self._leases:
+            raise RuntimeError("the block of this lock was left by a thread or task that never entered it")
+        leases = self._leases[key]
+        lease = leases.pop()
+        if not leases:
+            del self._leases[key]
+        return lease
 
 
 def replaces(raised: BaseException | None) -> bool:

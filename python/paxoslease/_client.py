@@ -10,7 +10,8 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Generic, Iterator, TypeVar
 
-from ._base import Grant, LeaseView, log, native_client, replaces, wait_of
+from . import _base
+from ._base import Entered, Grant, LeaseView, log, native_client, replaces, wait_of
 from ._errors import EndOfStream, LeaseLost, Unavailable
 from ._native import NativeLease, NativeStream, Pending, Ready
 from ._types import Change, Leader, LeaseInfo, LeaseState, Pem, Seconds, Status, seconds
@@ -109,15 +110,15 @@ class Lock:
         self._acquire = acquire
         self._name = name
         self._is_patient = is_patient
-        self._leases: dict[int, list[Lease]] = {}
+        self._entered: Entered[int, Lease] = Entered()
 
     def __enter__(self) -> Lease:
-        leases = self._leases.setdefault(threading.get_ident(), [])
-        if self._is_patient and any(lease.is_held() for lease in leases):
+        thread = threading.get_ident()
+        if self._is_patient and self._entered.is_holder(thread):
             text = f"this thread holds the lock {self._name!r} already, and would wait for itself"
             raise RuntimeError(text)
         lease = self._acquire()
-        leases.append(lease)
+        self._entered.push(thread, lease)
         return lease
 
     def __exit__(
@@ -126,11 +127,7 @@ class Lock:
         raised: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        leases = self._leases[threading.get_ident()]
-        lease = leases.pop()
-        if not leases:
-            del self._leases[threading.get_ident()]
-        lease.__exit__(kind, raised, trace)
+        self._entered.pop(threading.get_ident()).__exit__(kind, raised, trace)
 
     def __repr__(self) -> str:
         return f"<Lock {self._name!r}>"
@@ -528,7 +525,8 @@ class LossNotifier:
 
     def __init__(self) -> None:
         self._ready: Ready | None = None
-        self._lock = threading.Lock()
+        # The garbage collector may run a program's code inside `add`.
+        self._lock = threading.RLock()
         self._ids = itertools.count()
         self._leases: dict[int, tuple[Pending[bool], weakref.ref[Lease], Callable[[Lease], object]]] = {}
 
@@ -554,7 +552,7 @@ class LossNotifier:
                     continue
                 del self._leases[id]
                 lease = reference()
-                if ended[0] and lease is not None:
+                if ended[0] and lease is not None and not _base.exiting:
                     try:
                         on_lost(lease)
                     except Exception:

@@ -22,7 +22,7 @@ import weakref
 from types import TracebackType
 from typing import Any, AsyncIterator, Awaitable, Callable, Generic, TypeVar
 
-from ._base import Grant, LeaseView, log, native_client, replaces, wait_of
+from ._base import Entered, Grant, LeaseView, log, native_client, replaces, wait_of
 from ._errors import EndOfStream, LeaseLost, Unavailable
 from ._native import NativeLease, NativeStream, Pending, Ready
 from ._types import Change, Leader, LeaseInfo, LeaseState, Pem, Seconds, Status, seconds
@@ -147,11 +147,12 @@ class Lease(LeaseView):
             if not working.done():
                 working.cancel()
                 await asyncio.wait((working,))
-        if working.cancelled() or not self.is_held():
-            if not working.cancelled():
-                working.exception()
-            raise self._lost()
-        return working.result()
+        if self.is_held():
+            return working.result()
+        if not working.cancelled():
+            # Retrieved, so that asyncio does not report it: the loss is what counts.
+            working.exception()
+        raise self._lost()
 
     async def release(self) -> None:
         """Releases the lease, so that the next holder need not wait for the ttl. A second call does
@@ -192,15 +193,15 @@ class Lock:
         self._acquire = acquire
         self._name = name
         self._is_patient = is_patient
-        self._leases: dict[asyncio.Task[Any] | None, list[Lease]] = {}
+        self._entered: Entered[asyncio.Task[Any] | None, Lease] = Entered()
 
     async def __aenter__(self) -> Lease:
-        leases = self._leases.setdefault(asyncio.current_task(), [])
-        if self._is_patient and any(lease.is_held() for lease in leases):
+        task = asyncio.current_task()
+        if self._is_patient and self._entered.is_holder(task):
             text = f"this task holds the lock {self._name!r} already, and would wait for itself"
             raise RuntimeError(text)
         lease = await self._acquire()
-        leases.append(lease)
+        self._entered.push(task, lease)
         return lease
 
     async def __aexit__(
@@ -209,11 +210,7 @@ class Lock:
         raised: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        leases = self._leases[asyncio.current_task()]
-        lease = leases.pop()
-        if not leases:
-            del self._leases[asyncio.current_task()]
-        await lease.__aexit__(kind, raised, trace)
+        await self._entered.pop(asyncio.current_task()).__aexit__(kind, raised, trace)
 
     def __repr__(self) -> str:
         return f"<Lock {self._name!r}>"

@@ -95,6 +95,10 @@ async def test_an_error_of_the_work_is_its_own(aclient, name):
     async with aclient.lock(name, ttl=15) as lease:
         with pytest.raises(KeyError):
             await lease.run(fail())
+        working = asyncio.ensure_future(asyncio.Event().wait())
+        asyncio.get_running_loop().call_soon(working.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await lease.run(working)
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(lease.run(asyncio.Event().wait()), 0.01)
         assert lease.is_held()

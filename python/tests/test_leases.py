@@ -151,6 +151,17 @@ def test_a_thread_does_not_wait_for_itself(client, name):
     assert not client.list(name)
 
 
+def test_a_block_may_be_left_on_another_thread(client, name):
+    lock = client.lock(name, ttl=15)
+    with ThreadPoolExecutor(1) as executor:
+        lease = executor.submit(lock.__enter__).result()
+        assert lease.is_held()
+        lock.__exit__(None, None, None)
+        assert not lease.is_held()
+    with pytest.raises(RuntimeError, match="never entered"):
+        lock.__exit__(None, None, None)
+
+
 def test_a_decorated_function_runs_with_the_lock(client, name):
     @client.exclusive(name, ttl=15, blocking=False, pass_lease=True)
     def double(lease, number):
