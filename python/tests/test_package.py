@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import version
 
 import pytest
 from conftest import REPOSITORY
@@ -12,8 +13,9 @@ from conftest import REPOSITORY
 PACKAGES = REPOSITORY / "target" / "package"
 
 
-def one(pattern):
-    (found,) = PACKAGES.glob(pattern)
+def package(ending):
+    """What was written of the version under test."""
+    (found,) = PACKAGES.glob(f"paxoslease-{version('paxoslease')}{ending}")
     return found
 
 
@@ -42,7 +44,7 @@ def ten_lines(cell):
 
 
 def test_the_wheel_needs_nothing_else(fresh, cell, tmp_path):
-    wheel = one("paxoslease-*-cp39-abi3-*.whl")
+    wheel = package("-cp39-abi3-*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     expected = ["paxoslease/py.typed", "paxoslease/_native.pyi", "paxoslease/aio.py"]
     assert set(expected) <= set(names) and any("licenses/LICENSE-MIT" in name for name in names)
@@ -53,7 +55,7 @@ def test_the_wheel_needs_nothing_else(fresh, cell, tmp_path):
 
 @pytest.mark.timeout(600)
 def test_the_source_distribution_builds(fresh, cell, tmp_path):
-    sdist = one("paxoslease-*.tar.gz")
+    sdist = package(".tar.gz")
     # Without optimisation: what matters is that nothing is missing. Not in the folder of other
     # builds: files of a source distribution are so old that cargo would take those for newer.
     options = {"MATURIN_PEP517_ARGS": "--profile dev", "CARGO_TARGET_DIR": str(tmp_path / "target")}

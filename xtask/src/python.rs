@@ -37,7 +37,8 @@ fn install_wheel() -> anyhow::Result<()> {
     let names = fs::read_dir(repository_root().join(FOLDER))?;
     let names = names.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
     let names: Vec<String> = names.collect::<anyhow::Result<_>>()?;
-    let is_wheel = |name: &&String| name.starts_with("paxoslease-") && name.ends_with(".whl");
+    let start = format!("paxoslease-{}-", env!("CARGO_PKG_VERSION"));
+    let is_wheel = |name: &&String| name.starts_with(&start) && name.ends_with(".whl");
     let wheel = names.iter().find(is_wheel).context("maturin has written no wheel")?;
     let how = ["-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps"];
     Invocation::new(PYTHON, how).args([format!("{FOLDER}/{wheel}")]).run()
