@@ -13,6 +13,7 @@ mod machine;
 mod manifest;
 mod markdown;
 mod mutants;
+mod packages;
 mod purity;
 mod repository;
 mod rules;
@@ -57,6 +58,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("documented commands exist", commands::exist),
     ("relative links lead somewhere", links::lead_somewhere),
     ("every rule stands in the protocol's table", rules::stand_in_the_table),
+    ("published crates say what they are", packages::are_complete),
     ("versions agree", dependencies::agree),
     ("nothing of one machine", machine::leaves_no_trace),
     ("files and lines keep their size", shape::keeps_its_size),
@@ -132,6 +134,6 @@ mod tests {
             paxoslease_rig::check_transcript(&path, |command| played(&mut files, command));
             checked += 1;
         }
-        assert_eq!(checked, 11);
+        assert_eq!(checked, 12);
     }
 }

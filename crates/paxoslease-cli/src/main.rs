@@ -5,6 +5,12 @@
 //! configuration. 3: a violation in a simulation. 69: no cell could serve. 75: a lease was lost.
 //! 77: access denied. `lock` and `elect` exit with the code of their command.
 
+#[cfg(not(target_os = "linux"))]
+compile_error!(
+    "the command line of PaxosLease runs on Linux only: elsewhere `lock` could not end its command \
+     when the lease is lost. The crate `paxoslease` also builds on macOS."
+);
+
 mod args;
 mod bench;
 mod client;

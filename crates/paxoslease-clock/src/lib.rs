@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use paxoslease_core::Instant;
+#[cfg(any(target_os = "linux", target_os = "android"))]
 use rustix::time::{ClockId, clock_gettime};
 
 /// A clock that stops during suspend would let a resumed holder overstay its lease. A slewed clock
@@ -27,15 +28,26 @@ fn machine_nanos() -> u64 {
     STEADY.now(nanos_of)
 }
 
-/// Counts the suspended time on Apple's systems. Other systems differ. Where the clock stops, a
-/// suspended holder believes for too long, by the length of the suspension, and only the fence
-/// protects against what it does then (T5); a suspended acceptor merely excludes other nodes for
-/// longer. Slewing stays within the drift bound only if the system keeps it there.
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+/// Apple's `CLOCK_MONOTONIC_RAW` has both properties, unlike that of Linux (clock_gettime(3)).
+#[cfg(target_vendor = "apple")]
 fn machine_nanos() -> u64 {
-    nanos_of(ClockId::Monotonic) as u64
+    let clock = nix::time::ClockId::from_raw(nix::libc::CLOCK_MONOTONIC_RAW);
+    let reading = Duration::from(clock.now().expect("a clock of macOS 10.12 and later"));
+    reading.as_nanos() as u64
 }
 
+/// Where the clock stops during suspend, a holder believes for too long, by the length of the
+/// suspension, and only the fence protects against what it does then (T5). So a system is allowed
+/// only if its clock is known.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_vendor = "apple")))]
+fn machine_nanos() -> u64 {
+    compile_error!(
+        "PaxosLease runs on Linux; its library also builds on macOS. It knows no clock of this system \
+         that counts the time for which a machine sleeps, so two clients could hold one lease."
+    )
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
 fn nanos_of(clock: ClockId) -> i64 {
     let reading = clock_gettime(clock);
     (reading.tv_sec as u64 * 1_000_000_000 + reading.tv_nsec as u64) as i64

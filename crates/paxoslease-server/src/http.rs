@@ -37,7 +37,7 @@ use refusal::Refusal;
 
 /// The OpenAPI document. Tests compare it with the routes, with the errors, and with what daemons
 /// answer.
-pub const OPENAPI: &str = include_str!("../../../docs/openapi.json");
+pub const OPENAPI: &str = include_str!("http/openapi.json");
 
 /// The longest body of a request, in bytes.
 const BODY_MAX: usize = 16 << 10;

@@ -64,16 +64,18 @@ fn reasons(repository: &Repository) -> BTreeMap<String, (usize, String)> {
     rows.collect()
 }
 
-/// The README and the workspace's own dependencies have the versions of the root manifest.
+/// The README and the workspace's own dependencies have the versions of the root manifest. Our
+/// crates have no stable interface, so they fit only crates of exactly the same version.
 pub(super) fn agree(repository: &Repository) -> Vec<Finding> {
     let Some(root) = repository.workspace() else { return Vec::new() };
     let version = root.string(&["workspace", "package", "version"]).unwrap_or_default();
     let rust = root.string(&["workspace", "package", "rust-version"]).unwrap_or_default();
+    let exactly = format!("={version}");
     let mut findings = Vec::new();
     for dependency in root.workspace_dependencies().iter().filter(|dependency| dependency.is_path) {
-        if dependency.version.as_deref().is_some_and(|said| said != version) {
+        if dependency.version.as_deref().is_some_and(|said| said != exactly) {
             let name = &dependency.name;
-            findings.push(root.file.finding_at(name, format!("`{name}` is version {version}")));
+            findings.push(root.file.finding_at(name, format!("`{name}` is version {exactly}")));
         }
     }
     let Some(readme) = repository.file("README.md") else { return findings };

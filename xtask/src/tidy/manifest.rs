@@ -43,6 +43,18 @@ impl<'a> Manifest<'a> {
         rest.iter().try_fold(self.table.get(*first)?, |value, key| value.get(*key))?.as_str()
     }
 
+    /// Whether the package has this field, its own or the workspace's.
+    pub(super) fn has_field(&self, field: &str) -> bool {
+        self.table.get("package").and_then(|package| package.get(field)).is_some()
+    }
+
+    /// Whether the manifest is of a package that crates.io may have.
+    pub(super) fn is_published(&self) -> bool {
+        let package = self.table.get("package");
+        package
+            .is_some_and(|package| package.get("publish").and_then(Value::as_bool) != Some(false))
+    }
+
     /// Whether `[lints] workspace = true`.
     pub(super) fn inherits_lints(&self) -> bool {
         let inherited = self.table.get("lints").and_then(|lints| lints.get("workspace"));

@@ -2,15 +2,12 @@
 //!
 //! The timeouts of system calls stop while a machine is suspended, but leases do not.
 
-use std::os::fd::BorrowedFd;
-#[cfg(target_os = "linux")]
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use paxoslease_clock::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{self, Errno};
-#[cfg(target_os = "linux")]
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
@@ -29,10 +26,10 @@ fn timespec(span: Duration) -> Timespec {
 /// Returns which files are readable. The caller then reads the clock and waits again.
 pub(crate) fn wait_until(files: &[BorrowedFd<'_>], at: Option<Duration>) -> io::Result<Vec<bool>> {
     let timer = at.map(Timer::at).transpose()?;
-    let watched = files.iter().copied().chain(timer.as_ref().and_then(Timer::file));
+    let watched = files.iter().copied().chain(timer.as_ref().map(Timer::file));
     let mut watched: Vec<_> =
         watched.map(|file| PollFd::from_borrowed_fd(file, PollFlags::IN)).collect();
-    match poll(&mut watched, timer.as_ref().and_then(Timer::timeout).as_ref()) {
+    match poll(&mut watched, None) {
         Ok(_) => {}
         Err(Errno::INTR) => return Ok(vec![false; files.len()]),
         Err(error) => return Err(error),
@@ -53,10 +50,8 @@ pub(crate) async fn sleep_until(at: Duration) {
 }
 
 /// A file that becomes readable at this instant or before, even if the machine was suspended then.
-#[cfg(target_os = "linux")]
 struct Timer(OwnedFd);
 
-#[cfg(target_os = "linux")]
 impl Timer {
     fn at(at: Duration) -> io::Result<Self> {
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC)?;
@@ -67,32 +62,8 @@ impl Timer {
         Ok(Self(timer))
     }
 
-    fn file(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.as_fd())
-    }
-
-    fn timeout(&self) -> Option<Timespec> {
-        None
-    }
-}
-
-/// A timeout that is short enough to notice soon that the clock went on during a suspend.
-#[cfg(not(target_os = "linux"))]
-struct Timer(Duration);
-
-#[cfg(not(target_os = "linux"))]
-impl Timer {
-    fn at(at: Duration) -> io::Result<Self> {
-        let left = paxoslease_clock::wait_for(at.saturating_sub(since_boot()));
-        Ok(Self(left.min(Duration::from_secs(1))))
-    }
-
-    fn file(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn timeout(&self) -> Option<Timespec> {
-        Some(timespec(self.0))
+    fn file(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -87,13 +87,11 @@ pub(crate) fn run(args: WatchdogArgs) -> anyhow::Result<Verdict> {
 
 /// The name that `ps` and `pkill` see.
 fn rename() {
-    #[cfg(target_os = "linux")]
     let _as_before = rustix::thread::set_name(c"lease-watchdog");
 }
 
 /// Makes this process the parent of orphans among its descendants.
 pub(crate) fn adopt_orphans() -> anyhow::Result<()> {
-    #[cfg(target_os = "linux")]
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .context("cannot adopt orphans")?;
     Ok(())

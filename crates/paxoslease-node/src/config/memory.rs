@@ -12,14 +12,24 @@ const CGROUPS: &str = "/sys/fs/cgroup";
 /// The memory in bytes, at the first call.
 pub(super) fn available() -> u64 {
     static AVAILABLE: LazyLock<u64> = LazyLock::new(|| {
-        let machine = rustix::system::sysinfo();
-        #[expect(clippy::useless_conversion, reason = "a register may have 32 bits")]
-        let machine = u64::from(machine.totalram).saturating_mul(machine.mem_unit.into());
-        let machine = Some(machine).filter(|bytes| *bytes > 0).unwrap_or(UNKNOWN);
+        let machine = of_machine().filter(|bytes| *bytes > 0).unwrap_or(UNKNOWN);
         let read = |path: &Path| fs::read_to_string(path).ok();
         of_cgroups(read).map_or(machine, |bytes| bytes.min(machine))
     });
     *AVAILABLE
+}
+
+#[cfg(target_os = "linux")]
+fn of_machine() -> Option<u64> {
+    let machine = rustix::system::sysinfo();
+    #[expect(clippy::useless_conversion, reason = "a register may have 32 bits")]
+    let units = u64::from(machine.totalram);
+    Some(units.saturating_mul(machine.mem_unit.into()))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn of_machine() -> Option<u64> {
+    None
 }
 
 /// The least that this process' control group or one above it may use, of version 1 or 2.

@@ -36,7 +36,6 @@ pub(crate) fn run(args: LaunchArgs) -> anyhow::Result<Verdict> {
 }
 
 fn end_with_parent() -> anyhow::Result<()> {
-    #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
         .context("cannot end with the watchdog")?;
     Ok(())
