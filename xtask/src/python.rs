@@ -20,8 +20,8 @@ pub(crate) fn build() -> anyhow::Result<()> {
     Invocation::new("python3", ["-m", "venv", "target/python"]).run()?;
     let requirements = ["--requirement", "python/tests/requirements.txt"];
     Invocation::new(PYTHON, ["-m", "pip", "install", "--quiet"]).args(requirements).run()?;
-    // zig links against the symbols of an old libc, so that the wheel runs on old systems too. Build
-    // scripts look for it from other folders.
+    // zig links against the symbols of an old libc, so that the wheel runs on old systems too.
+    // Build scripts look for it from other folders.
     let python = repository_root().join(PYTHON);
     let maturin = Invocation::new("env", [])
         .args([format!("CARGO_ZIGBUILD_PYTHON_PATH={}", python.display())])
