@@ -161,7 +161,10 @@ class Container:
 
     def end(self):
         """Waits for the end of its last process, and returns its exit code."""
-        return self.process.wait(timeout=PATIENCE)
+        try:
+            return self.process.wait(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"{self.name} does not end:\n{self.text()}") from None
 
     def is_running(self):
         return self.process.poll() is None

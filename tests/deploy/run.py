@@ -8,7 +8,6 @@ Must run as root, for the users of containers.
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -41,6 +40,8 @@ esac
 
 
 def main():
+    if os.geteuid() != 0:
+        sys.exit("containers have users of their own: run this as root")
     development, production = snippets()
     with tempfile.TemporaryDirectory() as folder:
         # Users of containers must get through.
