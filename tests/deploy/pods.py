@@ -15,7 +15,6 @@ import ssl
 import subprocess
 import urllib.error
 import urllib.request
-from pathlib import Path
 
 import yaml
 
