@@ -5,6 +5,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::path::PathBuf;
 
+use metrics::{counter, with_local_recorder};
 use paxoslease_node::front::Service;
 use paxoslease_node::{Node, TlsError};
 
@@ -138,6 +139,7 @@ impl Server {
             let failed = |source| StartError::Audit { path: path.clone(), source };
             gate.audit = audit.map_err(failed)?;
         }
+        with_local_recorder(&*metrics.recorder(), count_from_zero);
         let service = Service {
             clients,
             client_tls: config.client_tls.certificates(),
@@ -200,10 +202,8 @@ impl Server {
         self.gate.audit.reopen();
         let outcome = read().map_err(ReloadError::Read).and_then(|config| self.take_over(config));
         let result = if outcome.is_ok() { "done" } else { "failed" };
-        let count = || {
-            ::metrics::counter!("paxoslease_reloads_total", "result" => result).increment(1);
-        };
-        ::metrics::with_local_recorder(&*self.metrics.recorder(), count);
+        let count = || counter!("paxoslease_reloads_total", "result" => result).increment(1);
+        with_local_recorder(&*self.metrics.recorder(), count);
         outcome
     }
 
@@ -239,6 +239,15 @@ impl Server {
         self.node.shutdown_blocking();
         self.gate.audit.stop();
     }
+}
+
+/// Prometheus computes an increase from the first value that it sees, so an alert on a first event
+/// needs a zero before it.
+fn count_from_zero() {
+    for result in ["done", "failed"] {
+        counter!("paxoslease_reloads_total", "result" => result).increment(0);
+    }
+    counter!("paxoslease_refused_total", "reason" => "tls").increment(0);
 }
 
 fn bind(what: &'static str, address: Option<&str>) -> Result<Option<TcpListener>, StartError> {

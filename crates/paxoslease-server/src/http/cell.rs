@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use metrics::gauge;
 use paxoslease_node::{PeerStatus, Role, Status};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -55,6 +56,10 @@ pub(super) async fn readyz(State(app): State<App>) -> Result<Json<Value>, Refusa
 }
 
 pub(super) async fn metrics(State(app): State<App>) -> impl IntoResponse {
+    if let Ok(status) = app.node.status_shown() {
+        gauge!("paxoslease_ready").set(f64::from(status.ready));
+        gauge!("paxoslease_disk_problem").set(f64::from(status.disk_problem.is_some()));
+    }
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], app.metrics.render())
 }
 
