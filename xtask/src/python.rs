@@ -20,14 +20,10 @@ pub(crate) fn build() -> anyhow::Result<()> {
     Invocation::new("python3", ["-m", "venv", "target/python"]).run()?;
     let requirements = ["--requirement", "python/tests/requirements.txt"];
     Invocation::new(PYTHON, ["-m", "pip", "install", "--quiet"]).args(requirements).run()?;
-    // zig links against the symbols of an old libc, so that the wheel runs on old systems too.
-    // Build scripts look for it from other folders.
-    let python = repository_root().join(PYTHON);
-    let maturin = Invocation::new("env", [])
-        .args([format!("CARGO_ZIGBUILD_PYTHON_PATH={}", python.display())])
-        .args([MATURIN, "build", "--release", "--locked", "--zig"])
-        .args(["--compatibility", "manylinux_2_17"]);
+    // Not with zig, which would make a wheel for older systems: its unwinder differs from that of
+    // libgcc, and threads crashed when the interpreter ended.
     let crate_and_folder = ["--manifest-path", "python/Cargo.toml", "--out", FOLDER];
+    let maturin = Invocation::new(MATURIN, ["build", "--release", "--locked"]);
     maturin.args(crate_and_folder).run()?;
     Invocation::new(MATURIN, ["sdist"]).args(crate_and_folder).run()
 }
