@@ -11,7 +11,7 @@ from datetime import datetime
 
 from apscheduler.schedulers.background import BackgroundScheduler
 
-from paxoslease import Client, Lease
+from paxoslease import Client, Lease, LeaseLost
 
 PERIOD = float(os.environ.get("PERIOD", "60"))
 
@@ -24,15 +24,22 @@ def clean_up(lease: Lease) -> None:
 def main() -> None:
     client = Client()  # Reads PAXOSLEASE_ENDPOINTS.
     while True:
-        with client.elect("scheduler/leader", holder=socket.gethostname(), ttl=5) as lease:
-            scheduler = BackgroundScheduler()
-            first = {"next_run_time": datetime.now().astimezone()}
-            scheduler.add_job(clean_up, "interval", seconds=PERIOD, args=[lease], **first)
-            scheduler.start()
-            try:
-                lease.lost.wait()
-            finally:
-                scheduler.shutdown(wait=False)
+        try:
+            with client.elect("scheduler/leader", holder=socket.gethostname(), ttl=5) as lease:
+                lead(lease)
+        except LeaseLost as lost:
+            print(lost)  # Stand for election again.
+
+
+def lead(lease: Lease) -> None:
+    scheduler = BackgroundScheduler()
+    first = {"next_run_time": datetime.now().astimezone()}
+    scheduler.add_job(clean_up, "interval", seconds=PERIOD, args=[lease], **first)
+    scheduler.start()
+    try:
+        lease.lost.wait()
+    finally:
+        scheduler.shutdown(wait=False)
 
 
 if __name__ == "__main__":

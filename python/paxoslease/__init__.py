@@ -21,6 +21,7 @@ from ._errors import (
     LeaseLost,
     Unavailable,
 )
+from ._native import VERSION as __version__
 from ._types import Change, Leader, LeaseInfo, LeaseState, PeerStatus, Status
 
 __all__ = [
@@ -47,4 +48,5 @@ __all__ = [
     "Status",
     "Unavailable",
     "Watch",
+    "__version__",
 ]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import threading
 import time
 import weakref
 from pathlib import Path
-from typing import Generic, Mapping, TypeVar
+from typing import Any, Callable, Mapping, NoReturn
 
-from ._errors import Error, InvalidArgument, LeaseLost
+from ._errors import Error, Forked, InvalidArgument, LeaseLost
 from ._native import NativeClient, NativeGrant, NativeLease, begin_exit
 from ._types import LeaseState, Pem, Seconds, seconds
 
@@ -56,7 +57,8 @@ def native_client(
         request_timeout=seconds(request_timeout),
         connect_timeout=seconds(connect_timeout),
     )
-    open_clients.add(client)
+    with registry:
+        open_clients.add(client)
     return client
 
 
@@ -81,6 +83,9 @@ def wait_of(blocking: bool, timeout: Seconds | None) -> float | None:
     return None if timeout is None else seconds(timeout)
 
 
+registry = threading.RLock()
+"""Guards `open_clients`."""
+
 open_clients: weakref.WeakSet[NativeClient] = weakref.WeakSet()
 
 
@@ -95,7 +100,9 @@ def close_all() -> None:
     begin_exit()
     deadline = time.monotonic() + EXIT_PATIENCE
     pending = []
-    for client in list(open_clients):
+    with registry:
+        clients = list(open_clients)
+    for client in clients:
         try:
             pending.append(client.shutdown())
             # Begins it.
@@ -110,17 +117,27 @@ def close_all() -> None:
 
 
 atexit.register(close_all)
-# The clients of the parent are of no use to a child.
-os.register_at_fork(after_in_child=open_clients.clear)
+
+
+def forget_clients() -> None:
+    """The clients of the parent are of no use to a child, and another thread may have held the lock."""
+    global registry
+    registry = threading.RLock()
+    open_clients.clear()
+
+
+os.register_at_fork(after_in_child=forget_clients)
 
 
 class LeaseView:
     """A lease as its holder sees it."""
 
-    __slots__ = ("__weakref__", "_native", "_seen")
+    __slots__ = ("__weakref__", "_client", "_native", "_seen")
 
-    def __init__(self, native: NativeLease) -> None:
+    def __init__(self, native: NativeLease, client: NativeClient) -> None:
         self._native = native
+        # Keeps it among the clients that are closed when the interpreter ends.
+        self._client = client
         self._seen = (0, LeaseState.HELD.value)
 
     @property
@@ -178,8 +195,22 @@ class LeaseView:
         error.name, error.fence = self.name, self.fence
         return error
 
+    def _was_left(self, lost: LeaseLost | None, raised: BaseException | None) -> None:
+        """The end of a `with` block, after the release."""
+        if lost is None and self._native.is_lost():
+            lost = self._lost()
+        if lost is not None and replaces(raised):
+            raise lost
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a lease belongs to its process: it can be neither copied nor pickled")
+
     def __repr__(self) -> str:
-        return f"<Lease {self.name!r}, fence {self.fence}, {self.state.value}>"
+        try:
+            state = self.state.value
+        except Forked:
+            state = "of the parent process"
+        return f"<Lease {self.name!r}, fence {self.fence}, {state}>"
 
 
 class Grant:
@@ -225,36 +256,12 @@ class Grant:
         return f"<Grant {self.name!r}, fence {self.fence}, {self.remaining():.3f} s>"
 
 
-Key = TypeVar("Key")
-AnyLease = TypeVar("AnyLease", bound=LeaseView)
-
-
-class Entered(Generic[Key, AnyLease]):
-    """The leases of a lock whose blocks were entered, by thread or task."""
-
-    def __init__(self) -> None:
-        self._leases: dict[Key, list[AnyLease]] = {}
-
-    def is_holder(self, key: Key) -> bool:
-        return any(lease.is_held() for lease in self._leases.get(key, ()))
-
-    def push(self, key: Key, lease: AnyLease) -> None:
-        self._leases.setdefault(key, []).append(lease)
-
-    def pop(self, key: Key) -> AnyLease:
-        if key not in self._leases and len(self._leases) == 1:
-            # Frameworks may leave a block on another thread than they entered it.
-            (key,) = self._leases
-        if key not in self._leases:
-            raise RuntimeError("the block of this lock was left by a thread or task that never entered it")
-        leases = self._leases[key]
-        lease = leases.pop()
-        if not leases:
-            del self._leases[key]
-        return lease
-
-
 def replaces(raised: BaseException | None) -> bool:
     """Whether the end of a `with` block raises LeaseLost instead of what the block raised. An
     interrupt, an exit and a cancellation go on."""
     return raised is None or isinstance(raised, Exception)
+
+
+def checked_callback(on_lost: Callable[..., Any] | None) -> None:
+    if on_lost is not None and not callable(on_lost):
+        raise TypeError(f"on_lost must be a function, not {on_lost!r}")

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import functools
-import itertools
-import os
+import inspect
 import threading
-import weakref
 from types import TracebackType
-from typing import Any, Callable, Generic, Iterator, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Generic,
+    Iterator,
+    Literal,
+    NoReturn,
+    TypeVar,
+    overload,
+)
 
-from . import _base
-from ._base import Entered, Grant, LeaseView, log, native_client, replaces, wait_of
-from ._errors import EndOfStream, LeaseLost, Unavailable
-from ._native import NativeLease, NativeStream, Pending, Ready
+from . import _losses
+from ._base import Grant, LeaseView, checked_callback, log, native_client, replaces, wait_of
+from ._errors import EndOfStream, Forked, InvalidArgument, LeaseLost, Unavailable
+from ._native import NativeLease, NativeStream, Pending
 from ._types import Change, Leader, LeaseInfo, LeaseState, Pem, Seconds, Status, seconds
+
+if TYPE_CHECKING:
+    from typing_extensions import Concatenate, ParamSpec
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -90,36 +104,44 @@ class Lease(LeaseView):
         raised: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        lost: LeaseLost | None = None
         try:
+            lost = self._lost() if self.lost.is_set() else None
             self.release()
-        except LeaseLost as lost:
-            if replaces(raised):
-                lost.__context__ = raised
-                raise
+        except LeaseLost as error:
+            lost = error
         except Unavailable as error:
             log.warning("%s: %s", self.name, error)
+        except Forked:
+            # The lease is the parent's. A child that exits is not stopped.
+            if replaces(raised):
+                raise
+            return
+        self._was_left(lost, raised)
 
 
 class Lock:
     """A lock by the name of a lease, from `Client.lock`. Each `with` acquires a new lease.
 
-    Threads may share it.
+    One `with` at a time: threads that share a name call `Client.lock` each.
     """
 
-    def __init__(self, acquire: Callable[[], Lease], name: str, is_patient: bool) -> None:
+    def __init__(self, acquire: Callable[[], Lease], name: str) -> None:
         self._acquire = acquire
         self._name = name
-        self._is_patient = is_patient
-        self._entered: Entered[int, Lease] = Entered()
+        self._is_used = threading.Lock()
+        self._lease: Lease | None = None
 
     def __enter__(self) -> Lease:
-        thread = threading.get_ident()
-        if self._is_patient and self._entered.is_holder(thread):
-            text = f"this thread holds the lock {self._name!r} already, and would wait for itself"
+        if not self._is_used.acquire(blocking=False):
+            text = f"the lock object {self._name!r} is in use: make another one by Client.lock"
             raise RuntimeError(text)
-        lease = self._acquire()
-        self._entered.push(thread, lease)
-        return lease
+        try:
+            self._lease = self._acquire()
+        except BaseException:
+            self._is_used.release()
+            raise
+        return self._lease
 
     def __exit__(
         self,
@@ -127,7 +149,10 @@ class Lock:
         raised: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._entered.pop(threading.get_ident()).__exit__(kind, raised, trace)
+        lease, self._lease = self._lease, None
+        assert lease is not None, "its block was entered"
+        self._is_used.release()
+        lease.__exit__(kind, raised, trace)
 
     def __repr__(self) -> str:
         return f"<Lock {self._name!r}>"
@@ -186,7 +211,7 @@ class Election:
     def __init__(self, client: Client, name: str, campaign: Callable[[Seconds | None], Lease]) -> None:
         self._client = client
         self._campaign = campaign
-        self._lock = Lock(lambda: campaign(None), name, is_patient=True)
+        self._lock = Lock(lambda: campaign(None), name)
         self.name = name
         """The name of the election."""
 
@@ -304,8 +329,35 @@ class Client:
             permits=permits,
             on_lost=on_lost,
         )
-        is_patient = blocking and timeout is None and permits is None
-        return Lock(acquire, name, is_patient)
+        return Lock(acquire, name)
+
+    @overload
+    def exclusive(
+        self,
+        name: str,
+        ttl: Seconds,
+        *,
+        timeout: Seconds | None = None,
+        blocking: bool = True,
+        holder: str | None = None,
+        permits: int | None = None,
+        pass_lease: Literal[False] = False,
+        on_lost: Callable[[Lease], object] | None = None,
+    ) -> Callable[[F], F]: ...
+
+    @overload
+    def exclusive(
+        self,
+        name: str,
+        ttl: Seconds,
+        *,
+        timeout: Seconds | None = None,
+        blocking: bool = True,
+        holder: str | None = None,
+        permits: int | None = None,
+        pass_lease: Literal[True],
+        on_lost: Callable[[Lease], object] | None = None,
+    ) -> Callable[[Callable[Concatenate[Lease, P], R]], Callable[P, R]]: ...
 
     def exclusive(
         self,
@@ -318,7 +370,7 @@ class Client:
         permits: int | None = None,
         pass_lease: bool = False,
         on_lost: Callable[[Lease], object] | None = None,
-    ) -> Callable[[F], F]:
+    ) -> Callable[[Any], Any]:
         """A decorator: the function runs while the lock `name` is held.
 
         With `pass_lease` the function gets the lease as its first argument. A call raises Held if
@@ -330,7 +382,10 @@ class Client:
         >>> report("Monday")
         'Monday by doc/report'
         """
-        lock = self.lock(
+        checked_callback(on_lost)
+        wait_of(blocking, timeout)
+        acquire = functools.partial(
+            self.acquire,
             name,
             ttl,
             timeout=timeout,
@@ -340,13 +395,18 @@ class Client:
             on_lost=on_lost,
         )
 
-        def decorate(function: F) -> F:
+        def decorate(function: Any) -> Any:
+            if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
+                raise TypeError("an `async def` needs a client of paxoslease.aio")
+            if inspect.isgeneratorfunction(function):
+                raise TypeError("a generator would run after the lock is released")
+
             @functools.wraps(function)
             def exclusively(*args: Any, **kwargs: Any) -> Any:
-                with lock as lease:
+                with acquire() as lease:
                     return function(*((lease,) if pass_lease else ()), *args, **kwargs)
 
-            return exclusively  # type: ignore[return-value]
+            return exclusively
 
         return decorate
 
@@ -370,7 +430,8 @@ class Client:
         - `holder`: the text that others see; `user@host:pid` by default.
         - `permits`: asks for one of this many permits of a semaphore, so that as many holders can
           have one at a time.
-        - `on_lost`: called with the lease, on a thread of its own, when the lease is lost.
+        - `on_lost`: called with the lease, on a thread of its own, when the lease is lost. A function
+          that refers to the lease keeps it from being released by the garbage collector.
 
         >>> lease = client.acquire("doc/acquire", ttl=15)
         >>> client.acquire("doc/acquire", ttl=15, blocking=False, holder="me")
@@ -379,11 +440,12 @@ class Client:
         paxoslease._errors.Held: "doc/acquire" is held by ...
         >>> lease.release()
         """
+        checked_callback(on_lost)
         wait = wait_of(blocking, timeout)
         native = self._native.acquire(name, seconds(ttl), wait, holder, permits).wait()
-        lease = Lease(native)
+        lease = Lease(native, self._native)
         if on_lost is not None:
-            notifier.add(lease, on_lost)
+            _losses.notifier.add(lease, on_lost)
         return lease
 
     def acquire_detached(
@@ -468,6 +530,8 @@ class Client:
 
     def scan(self, prefix: str = "", *, page_len: int = 500) -> Scan:
         """Like `list`, but one lease at a time, for many. In no order, and a name may come twice."""
+        if page_len < 1:
+            raise InvalidArgument(f"bad page_len: {page_len} is less than 1")
         return Scan(self._native.scan(prefix, page_len))
 
     def watch(self, prefix: str = "") -> Watch:
@@ -502,7 +566,8 @@ class Client:
         return self._native.default_holder
 
     def close(self) -> None:
-        """Releases every lease of this client, ends its waits, and its thread."""
+        """Releases every lease of this client, ends its waits, and its thread. A lease that is still
+        held then counts as lost: release it before."""
         self._native.shutdown().wait()
 
     def __enter__(self) -> Client:
@@ -516,56 +581,8 @@ class Client:
     ) -> None:
         self.close()
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a client belongs to its process: it can be neither copied nor pickled")
+
     def __repr__(self) -> str:
         return f"<Client {','.join(self.endpoints)}>"
-
-
-class LossNotifier:
-    """Calls `on_lost` of leases, on one thread of its own."""
-
-    def __init__(self) -> None:
-        self._ready: Ready | None = None
-        # The garbage collector may run a program's code inside `add`.
-        self._lock = threading.RLock()
-        self._ids = itertools.count()
-        self._leases: dict[int, tuple[Pending[bool], weakref.ref[Lease], Callable[[Lease], object]]] = {}
-
-    def add(self, lease: Lease, on_lost: Callable[[Lease], object]) -> None:
-        with self._lock:
-            if self._ready is None:
-                self._ready = Ready(blocking=True)
-                arguments = {"name": "paxoslease-on-lost", "daemon": True, "args": (self._ready,)}
-                threading.Thread(target=self._run, **arguments).start()  # type: ignore[arg-type]
-            id = next(self._ids)
-            # Not the lease itself: a lease that the program dropped is released.
-            self._leases[id] = (lease._native.ended(), weakref.ref(lease), on_lost)
-            self._ready.push(id)
-
-    def _run(self, ready: Ready) -> None:
-        while True:
-            for id in ready.take():
-                if id not in self._leases:
-                    continue
-                pending, reference, on_lost = self._leases[id]
-                ended = pending.poll(ready, id)
-                if ended is None:
-                    continue
-                del self._leases[id]
-                lease = reference()
-                if ended[0] and lease is not None and not _base.exiting:
-                    try:
-                        on_lost(lease)
-                    except Exception:
-                        log.exception("on_lost of %s failed", lease.name)
-
-
-notifier = LossNotifier()
-
-
-def renew_notifier() -> None:
-    global notifier
-    notifier = LossNotifier()
-
-
-# A forked child has none of its parent's threads.
-os.register_at_fork(after_in_child=renew_notifier)

@@ -15,10 +15,10 @@ class Error(Exception):
 class Held(Error):
     """Another holder has the lease, and the wait, if any, is over."""
 
-    name: str
+    name: str = ""
     """The name that was asked for."""
 
-    holder: LeaseInfo | None
+    holder: LeaseInfo | None = None
     """The holder: a hint. None if the lease was released just after the refusal."""
 
 
@@ -29,10 +29,10 @@ class LeaseLost(Error):
     a higher fence.
     """
 
-    name: str
+    name: str = ""
     """The name of the lease."""
 
-    fence: int
+    fence: int = 0
     """The fence of the tenure that is over."""
 
 

@@ -1,13 +1,14 @@
 """The Rust client. Programs use `paxoslease` and `paxoslease.aio`, which are made of this."""
 
 import os
-from typing import Any, Generic, TypeVar, final
+from typing import Any, Final, Generic, TypeVar, final
 
 from ._types import Change, Leader, LeaseInfo, Status
 
 _T = TypeVar("_T")
 
 __all__ = [
+    "VERSION",
     "NativeClient",
     "NativeStream",
     "NativeGrant",
@@ -16,6 +17,8 @@ __all__ = [
     "begin_exit",
     "Ready",
 ]
+
+VERSION: Final[str]
 
 def begin_exit() -> None: ...
 

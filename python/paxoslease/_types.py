@@ -63,7 +63,9 @@ class LeaseState(Enum):
     JEOPARDY = "jeopardy"
     """Held, but two thirds of the ttl passed without a renewal: do not begin anything long."""
     LOST = "lost"
-    """Not held any more. It will not come back."""
+    """Not held any more, without the holder's doing. It will not come back."""
+    RELEASED = "released"
+    """Released by its holder."""
 
 
 class PeerStatus(TypedDict, total=False):

@@ -18,16 +18,34 @@ import asyncio
 import functools
 import inspect
 import itertools
+import threading
 import weakref
 from types import TracebackType
-from typing import Any, AsyncIterator, Awaitable, Callable, Generic, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generic,
+    Literal,
+    NoReturn,
+    TypeVar,
+    overload,
+)
 
-from ._base import Entered, Grant, LeaseView, log, native_client, replaces, wait_of
-from ._errors import EndOfStream, LeaseLost, Unavailable
+from ._base import Grant, LeaseView, checked_callback, log, native_client, replaces, wait_of
+from ._errors import EndOfStream, Forked, InvalidArgument, LeaseLost, Unavailable
 from ._native import NativeLease, NativeStream, Pending, Ready
 from ._types import Change, Leader, LeaseInfo, LeaseState, Pem, Seconds, Status, seconds
 
 __all__ = ["Client", "Election", "Lease", "Lock", "LostEvent", "Observer", "Scan", "Watch"]
+
+if TYPE_CHECKING:
+    from typing_extensions import Concatenate, ParamSpec
+
+    P = ParamSpec("P")
+    R = TypeVar("R")
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
@@ -43,9 +61,11 @@ class Bridge:
         self._ready = Ready()
         self._ids = itertools.count()
         self._waiting: dict[int, tuple[Pending[Any], asyncio.Future[Any]]] = {}
+        # The loop keeps the bridge, and gives it up when it is closed.
         loop.add_reader(self._ready.fileno(), self._poll)
 
-    async def run(self, pending: Pending[T]) -> T:
+    async def run(self, pending: Pending[T], unseen: Callable[[T], object]) -> T:
+        """`unseen` gets the result if the task is cancelled in the moment in which it comes."""
         id = next(self._ids)
         if (done := pending.poll(self._ready, id)) is not None:
             return done[0]
@@ -53,12 +73,10 @@ class Bridge:
         self._waiting[id] = (pending, future)
         try:
             return await future
-        except asyncio.CancelledError:
+        except BaseException:
             pending.cancel()
-            # Granted at the same moment: no caller will ever see this lease.
             if future.done() and not future.cancelled() and future.exception() is None:
-                if isinstance(lease := future.result(), NativeLease):
-                    lease.discard()
+                unseen(future.result())
             raise
         finally:
             del self._waiting[id]
@@ -77,15 +95,18 @@ class Bridge:
                     future.set_result(done[0])
 
 
-bridges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Bridge] = weakref.WeakKeyDictionary()
+bridges: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.ref[Bridge]]
+bridges = weakref.WeakKeyDictionary()
 
 
-async def run(pending: Pending[T]) -> T:
+async def run(pending: Pending[T], unseen: Callable[[T], object] = id) -> T:
     loop = asyncio.get_running_loop()
-    bridge = bridges.get(loop)
+    reference = bridges.get(loop)
+    bridge = reference() if reference is not None else None
     if bridge is None:
-        bridge = bridges[loop] = Bridge(loop)
-    return await bridge.run(pending)
+        bridge = Bridge(loop)
+        bridges[loop] = weakref.ref(bridge)
+    return await bridge.run(pending, unseen)
 
 
 class LostEvent:
@@ -138,21 +159,30 @@ class Lease(LeaseView):
         >>> asyncio.run(main())
         'worked'
         """
+        if not self.is_held():
+            if inspect.iscoroutine(work):
+                work.close()
+            raise self._lost()
         working = asyncio.ensure_future(work)
         ended = asyncio.ensure_future(run(self._native.ended()))
-        try:
-            await asyncio.wait((working, ended), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            ended.cancel()
-            if not working.done():
+        cancelled: asyncio.CancelledError | None = None
+        while not working.done():
+            try:
+                await asyncio.wait((working, ended), return_when=asyncio.FIRST_COMPLETED)
+                if ended.done() and not working.done():
+                    working.cancel()
+                    await asyncio.wait((working,))
+            except asyncio.CancelledError as error:
+                # The work is cancelled too, and nothing returns before it has ended.
+                cancelled = error
                 working.cancel()
-                await asyncio.wait((working,))
-        if self.is_held():
+        ended.cancel()
+        if cancelled is None and self.is_held():
             return working.result()
         if not working.cancelled():
-            # Retrieved, so that asyncio does not report it: the loss is what counts.
+            # Retrieved, so that asyncio does not report it: the cancellation or the loss counts.
             working.exception()
-        raise self._lost()
+        raise cancelled or self._lost()
 
     async def release(self) -> None:
         """Releases the lease, so that the next holder need not wait for the ttl. A second call does
@@ -173,36 +203,44 @@ class Lease(LeaseView):
         raised: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        lost: LeaseLost | None = None
         try:
+            lost = self._lost() if self.lost.is_set() else None
             await self.release()
-        except LeaseLost as lost:
-            if replaces(raised):
-                lost.__context__ = raised
-                raise
+        except LeaseLost as error:
+            lost = error
         except Unavailable as error:
             log.warning("%s: %s", self.name, error)
+        except Forked:
+            # The lease is the parent's. A child that exits is not stopped.
+            if replaces(raised):
+                raise
+            return
+        self._was_left(lost, raised)
 
 
 class Lock:
     """A lock by the name of a lease, from `Client.lock`. Each `async with` acquires a new lease.
 
-    Tasks may share it.
+    One `async with` at a time: tasks that share a name call `Client.lock` each.
     """
 
-    def __init__(self, acquire: Callable[[], Awaitable[Lease]], name: str, is_patient: bool) -> None:
+    def __init__(self, acquire: Callable[[], Awaitable[Lease]], name: str) -> None:
         self._acquire = acquire
         self._name = name
-        self._is_patient = is_patient
-        self._entered: Entered[asyncio.Task[Any] | None, Lease] = Entered()
+        self._is_used = threading.Lock()
+        self._lease: Lease | None = None
 
     async def __aenter__(self) -> Lease:
-        task = asyncio.current_task()
-        if self._is_patient and self._entered.is_holder(task):
-            text = f"this task holds the lock {self._name!r} already, and would wait for itself"
+        if not self._is_used.acquire(blocking=False):
+            text = f"the lock object {self._name!r} is in use: make another one by Client.lock"
             raise RuntimeError(text)
-        lease = await self._acquire()
-        self._entered.push(task, lease)
-        return lease
+        try:
+            self._lease = await self._acquire()
+        except BaseException:
+            self._is_used.release()
+            raise
+        return self._lease
 
     async def __aexit__(
         self,
@@ -210,7 +248,10 @@ class Lock:
         raised: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._entered.pop(asyncio.current_task()).__aexit__(kind, raised, trace)
+        lease, self._lease = self._lease, None
+        assert lease is not None, "its block was entered"
+        self._is_used.release()
+        await lease.__aexit__(kind, raised, trace)
 
     def __repr__(self) -> str:
         return f"<Lock {self._name!r}>"
@@ -221,12 +262,15 @@ class Stream(Generic[T]):
 
     def __init__(self, native: NativeStream[T]) -> None:
         self._native = native
+        self._unseen: list[T] = []
 
     async def next(self) -> T:
         """The next item. Raises StopAsyncIteration at the end: when the client was closed, or no
         endpoint trusts it. Cancelling it loses no item."""
+        if self._unseen:
+            return self._unseen.pop()
         try:
-            return await run(self._native.next())
+            return await run(self._native.next(), self._unseen.append)
         except EndOfStream:
             raise StopAsyncIteration from None
 
@@ -261,7 +305,7 @@ class Election:
     ) -> None:
         self._client = client
         self._campaign = campaign
-        self._lock = Lock(lambda: campaign(None), name, is_patient=True)
+        self._lock = Lock(lambda: campaign(None), name)
         self.name = name
         """The name of the election."""
 
@@ -354,8 +398,35 @@ class Client:
             permits=permits,
             on_lost=on_lost,
         )
-        is_patient = blocking and timeout is None and permits is None
-        return Lock(acquire, name, is_patient)
+        return Lock(acquire, name)
+
+    @overload
+    def exclusive(
+        self,
+        name: str,
+        ttl: Seconds,
+        *,
+        timeout: Seconds | None = None,
+        blocking: bool = True,
+        holder: str | None = None,
+        permits: int | None = None,
+        pass_lease: Literal[False] = False,
+        on_lost: Callable[[Lease], object] | None = None,
+    ) -> Callable[[F], F]: ...
+
+    @overload
+    def exclusive(
+        self,
+        name: str,
+        ttl: Seconds,
+        *,
+        timeout: Seconds | None = None,
+        blocking: bool = True,
+        holder: str | None = None,
+        permits: int | None = None,
+        pass_lease: Literal[True],
+        on_lost: Callable[[Lease], object] | None = None,
+    ) -> Callable[[Callable[Concatenate[Lease, P], Awaitable[R]]], Callable[P, Awaitable[R]]]: ...
 
     def exclusive(
         self,
@@ -368,14 +439,17 @@ class Client:
         permits: int | None = None,
         pass_lease: bool = False,
         on_lost: Callable[[Lease], object] | None = None,
-    ) -> Callable[[F], F]:
+    ) -> Callable[[Any], Any]:
         """A decorator for coroutine functions: they run while the lock `name` is held, and are
         cancelled when it is lost.
 
         With `pass_lease` the function gets the lease as its first argument. A call raises Held if
         the lock could not be acquired, and LeaseLost if it was lost before the function returned.
         """
-        lock = self.lock(
+        checked_callback(on_lost)
+        wait_of(blocking, timeout)
+        acquire = functools.partial(
+            self.acquire,
             name,
             ttl,
             timeout=timeout,
@@ -385,17 +459,17 @@ class Client:
             on_lost=on_lost,
         )
 
-        def decorate(function: F) -> F:
+        def decorate(function: Any) -> Any:
             if not inspect.iscoroutinefunction(function):
                 raise TypeError("paxoslease.aio decorates functions that are `async def`")
 
             @functools.wraps(function)
             async def exclusively(*args: Any, **kwargs: Any) -> Any:
-                async with lock as lease:
+                async with await acquire() as lease:
                     first = (lease,) if pass_lease else ()
                     return await lease.run(function(*first, *args, **kwargs))
 
-            return exclusively  # type: ignore[return-value]
+            return exclusively
 
         return decorate
 
@@ -411,10 +485,12 @@ class Client:
         on_lost: Callable[[Lease], object] | None = None,
     ) -> Lease:
         """Acquires a lease, which renews itself until it is released. The arguments are those of
-        `paxoslease.Client.acquire`; `on_lost` is called by the event loop."""
+        `paxoslease.Client.acquire`; the event loop calls `on_lost`, which may be `async def`."""
+        checked_callback(on_lost)
         wait = wait_of(blocking, timeout)
-        native = await run(self._native.acquire(name, seconds(ttl), wait, holder, permits))
-        lease = Lease(native)
+        pending = self._native.acquire(name, seconds(ttl), wait, holder, permits)
+        native = await run(pending, NativeLease.discard)
+        lease = Lease(native, self._native)
         if on_lost is not None:
             task = asyncio.ensure_future(notify(native.ended(), weakref.ref(lease), on_lost))
             notifying.add(task)
@@ -477,6 +553,8 @@ class Client:
 
     def scan(self, prefix: str = "", *, page_len: int = 500) -> Scan:
         """Like `list`, but one lease at a time, for many. In no order, and a name may come twice."""
+        if page_len < 1:
+            raise InvalidArgument(f"bad page_len: {page_len} is less than 1")
         return Scan(self._native.scan(prefix, page_len))
 
     def watch(self, prefix: str = "") -> Watch:
@@ -499,7 +577,8 @@ class Client:
         return self._native.default_holder
 
     async def close(self) -> None:
-        """Releases every lease of this client, ends its waits, and its thread."""
+        """Releases every lease of this client, ends its waits, and its thread. A lease that is still
+        held then counts as lost: release it before."""
         await run(self._native.shutdown())
 
     async def __aenter__(self) -> Client:
@@ -512,6 +591,9 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a client belongs to its process: it can be neither copied nor pickled")
 
     def __repr__(self) -> str:
         return f"<Client {','.join(self.endpoints)}>"
@@ -529,6 +611,8 @@ async def notify(
     if (lease := reference()) is None:
         return
     try:
-        on_lost(lease)
+        called = on_lost(lease)
+        if inspect.isawaitable(called):
+            await called
     except Exception:
         log.exception("on_lost of %s failed", lease.name)

@@ -60,9 +60,11 @@ impl Options {
         ttl: f64,
         wait: Option<f64>,
         holder: Option<String>,
-        permits: Option<u64>,
+        permits: Option<i64>,
     ) -> Result<Self, Failure> {
         let (client, ttl) = (client.clone(), span("ttl", ttl)?);
+        // A number that is not one of permits is refused by the client, as one that is too large.
+        let permits = permits.map(|permits| u64::try_from(permits).unwrap_or(0));
         let wait = wait.map_or(Ok(Duration::MAX), |wait| span("timeout", wait))?;
         Ok(Self { client, name, ttl, wait, holder, permits })
     }
@@ -147,7 +149,7 @@ impl NativeClient {
         ttl: f64,
         wait: Option<f64>,
         holder: Option<String>,
-        permits: Option<u64>,
+        permits: Option<i64>,
     ) -> PyResult<Pending> {
         let options = Options::new(self.client.get()?, name, ttl, wait, holder, permits);
         let options = options.map_err(|failure| failure.raise(py))?;
@@ -163,7 +165,7 @@ impl NativeClient {
         ttl: f64,
         wait: Option<f64>,
         holder: Option<String>,
-        permits: Option<u64>,
+        permits: Option<i64>,
     ) -> PyResult<Pending> {
         let options = Options::new(self.client.get()?, name, ttl, wait, holder, permits);
         let options = options.map_err(|failure| failure.raise(py))?;

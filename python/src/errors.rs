@@ -68,8 +68,8 @@ pub(crate) fn busy() -> PyErr {
 
 /// A number of seconds as a span; `what` names it in the error.
 pub(crate) fn span(what: &str, seconds: f64) -> Result<Duration, Failure> {
-    // More seconds than a span can have are as good as for ever.
-    if seconds >= u64::MAX as f64 {
+    // As good as for ever, which a ttl cannot be.
+    if seconds >= u64::MAX as f64 && what != "ttl" {
         return Ok(Duration::MAX);
     }
     Duration::try_from_secs_f64(seconds)

@@ -70,7 +70,11 @@ impl NativeLease {
     }
 
     fn state(&self) -> PyResult<&'static str> {
-        Ok(state_name(self.held.get()?.view.state()))
+        let view = &self.held.get()?.view;
+        Ok(match view.end() {
+            Some(LeaseEnd::Released) => "released",
+            _ => state_name(view.state()),
+        })
     }
 
     fn renewals(&self) -> PyResult<u64> {

@@ -15,6 +15,9 @@ mod ready;
 /// The module as Python sees it.
 #[pyo3::pymodule(name = "_native")]
 mod native {
+    /// The version of the package.
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
     #[pymodule_export]
     use crate::client::{NativeClient, NativeStream};
     #[pymodule_export]

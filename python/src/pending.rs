@@ -1,12 +1,13 @@
 //! A request under way, which a thread waits for or an event loop polls.
 
 use std::pin::Pin;
+use std::process;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread, ThreadId};
 use std::time::{Duration, Instant};
 
-use pyo3::exceptions::PyTimeoutError;
+use pyo3::exceptions::{PySystemExit, PyTimeoutError};
 use pyo3::prelude::*;
 
 use crate::errors::{Failure, busy};
@@ -21,8 +22,8 @@ const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 /// The thread that ends the interpreter.
 static EXITING: OnceLock<ThreadId> = OnceLock::new();
 
-/// Notes that this thread ends the interpreter and closes all clients. What other threads wait for
-/// never comes then: like all daemon threads, they stop where they are.
+/// Notes that this thread ends the interpreter and closes all clients. Other threads, which can only
+/// be daemons then, leave their waits by SystemExit: it ends a thread without a traceback.
 #[pyfunction]
 pub(crate) fn begin_exit() {
     let _already = EXITING.set(thread::current().id());
@@ -76,17 +77,10 @@ impl Pending {
         let slice = checks_signals(py)?.then_some(SIGNAL_CHECK);
         loop {
             match py.detach(|| wait_for(&mut work, slice, deadline)) {
-                Some(outcome) => {
-                    let id = thread::current().id();
-                    if EXITING.get().is_some_and(|exiting| *exiting != id) {
-                        py.detach(|| -> ! {
-                            loop {
-                                thread::park();
-                            }
-                        });
-                    }
-                    return finish(py, outcome);
+                Some(Err(_)) if is_ended_by_another_thread() => {
+                    return Err(PySystemExit::new_err("the interpreter ends"));
                 }
+                Some(outcome) => return finish(py, outcome),
                 None if deadline.is_some_and(|deadline| deadline <= now()) => {
                     self.put(work)?;
                     return Err(PyTimeoutError::new_err("not within the timeout"));
@@ -162,18 +156,25 @@ fn wait_for(
     })
 }
 
-/// Whether this thread is the main thread of the interpreter.
+fn is_ended_by_another_thread() -> bool {
+    EXITING.get().is_some_and(|exiting| *exiting != thread::current().id())
+}
+
+/// Whether this thread is the main thread of the interpreter. In a forked child, that is the thread
+/// that forked.
 fn checks_signals(py: Python<'_>) -> PyResult<bool> {
-    static MAIN: OnceLock<ThreadId> = OnceLock::new();
-    let this = thread::current().id();
-    if let Some(main) = MAIN.get() {
-        return Ok(*main == this);
+    static MAIN: Mutex<Option<(u32, ThreadId)>> = Mutex::new(None);
+    let (process, this) = (process::id(), thread::current().id());
+    // Nothing that may fork is called while this lock is held.
+    let known = *MAIN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, main)) = known.filter(|(of, _)| *of == process) {
+        return Ok(main == this);
     }
     let threading = py.import("threading")?;
     let is_main =
         threading.call_method0("current_thread")?.is(&threading.call_method0("main_thread")?);
     if is_main {
-        let _already = MAIN.set(this);
+        *MAIN.lock().unwrap_or_else(PoisonError::into_inner) = Some((process, this));
     }
     Ok(is_main)
 }

@@ -1,6 +1,7 @@
 """The interface for asyncio."""
 
 import asyncio
+import gc
 
 import pytest
 from servers import until
@@ -20,11 +21,10 @@ async def test_a_lock_is_held_inside_its_block_only(aclient, name):
 
 
 async def test_tasks_take_turns(aclient, name):
-    lock = aclient.lock(name, ttl=15)
     inside, fences = [], []
 
     async def work():
-        async with lock as lease:
+        async with aclient.lock(name, ttl=15) as lease:
             assert not inside
             inside.append(lease)
             fences.append(lease.fence)
@@ -82,6 +82,10 @@ async def test_a_lost_lease_cancels_the_work_under_it(aclient, name):
             with pytest.raises(LeaseLost):
                 await lease.run(work())
             assert stopped.is_set() and lease.lost.is_set() and await lease.lost.wait()
+            stopped.clear()
+            with pytest.raises(LeaseLost):
+                await lease.run(work())
+            assert not stopped.is_set(), "it never began"
             assert await lease.changed() is LeaseState.LOST
     while not told:
         await asyncio.sleep(0)
@@ -160,6 +164,66 @@ def test_a_client_may_be_used_from_several_loops(endpoints, name):
     fences = [asyncio.run(once()) for _ in range(5)]
     assert fences == sorted(set(fences))
     asyncio.run(client.close())
+
+
+async def test_work_that_resists_its_cancellation_is_waited_for(aclient, name):
+    steps = []
+
+    async def work():
+        try:
+            await asyncio.Event().wait()
+        finally:
+            steps.append("cancelled")
+            await asyncio.sleep(0.05)
+            steps.append("cleaned up")
+            raise KeyError("of the clean-up")
+
+    async with aclient.lock(name, ttl=15) as lease:
+        running = asyncio.ensure_future(lease.run(work()))
+        await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.sleep(0.01)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert steps[0] == "cancelled" and lease.is_held()
+
+
+async def test_a_cancelled_watch_loses_no_change(aclient, name):
+    watch = aclient.watch(name)
+    assert (await watch.next()).kind == "connected"
+    for number in range(20):
+        waiting = asyncio.ensure_future(watch.next())
+        lease = await aclient.acquire(f"{name}/{number}", ttl=15)
+        waiting.cancel()
+        try:
+            change = await waiting
+        except asyncio.CancelledError:
+            change = await watch.next()
+        assert (change.kind, change.name) == ("held", lease.name)
+        await lease.release()
+        assert (await watch.next()).kind == "freed"
+
+
+def test_a_closed_loop_leaves_no_waiter(client, endpoints, name):
+    other = aio.Client(endpoints)
+    with client.lock(name, ttl=15):
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(other.acquire(name, ttl=15))
+        waiters = lambda: any(client.status(each)["waiters"] for each in client.endpoints)  # noqa: E731
+
+        async def wait():
+            while not waiters():
+                await asyncio.sleep(0.01)
+
+        loop.run_until_complete(wait())
+        loop.set_exception_handler(lambda *_: None)
+        loop.close()
+        del loop, task
+        gc.collect()
+        until(lambda: not waiters())
+    client.acquire(name, ttl=15, timeout=10).release()
+    asyncio.run(other.close())
 
 
 def test_a_busy_loop_loses_no_lease(endpoints, name):

@@ -1,7 +1,9 @@
 """The blocking interface, in one process."""
 
+import copy
 import ctypes
 import gc
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -46,6 +48,7 @@ def test_a_lease_ends_once(client, name):
     lease.release()
     lease.release()
     assert not lease.lost.is_set(), "it was released"
+    assert lease.state is LeaseState.RELEASED
     assert not lease.lost.wait()
     with pytest.raises(LeaseLost):
         lease.check()
@@ -122,13 +125,12 @@ def test_a_change_of_a_lease_can_be_waited_for(client, name):
         assert lease.changed(timeout=0.01) is LeaseState.HELD and lease.renewals == 0
 
 
-def test_threads_share_a_lock(client, name):
-    lock = client.lock(name, ttl=15)
+def test_threads_share_a_client(client, name):
     inside, fences = [], []
 
     def work(_):
         for _ in range(20):
-            with lock as lease:
+            with client.lock(name, ttl=15) as lease:
                 assert not inside
                 inside.append(lease)
                 fences.append(lease.fence)
@@ -139,27 +141,88 @@ def test_threads_share_a_lock(client, name):
     assert len(fences) == 320 and fences == sorted(set(fences))
 
 
-def test_a_thread_does_not_wait_for_itself(client, name):
-    lock = client.lock(name, ttl=15)
-    with lock, pytest.raises(RuntimeError, match="wait for itself"):
-        lock.__enter__()
-    with lock:
-        pass
+def test_a_lock_object_has_one_block_at_a_time(client, name):
     lock = client.lock(name, ttl=15, permits=2)
-    with lock as first, lock as second:
-        assert {first.name, second.name} == {f"{name}#1", f"{name}#2"}
-    assert not client.list(name)
-
-
-def test_a_block_may_be_left_on_another_thread(client, name):
+    with lock as first, ThreadPoolExecutor() as executor:
+        with pytest.raises(RuntimeError, match="in use"):
+            lock.__enter__()
+        with pytest.raises(RuntimeError, match="in use"):
+            executor.submit(lock.__enter__).result()
+        with client.lock(name, ttl=15, permits=2) as second:
+            assert {first.name, second.name} == {f"{name}#1", f"{name}#2"}
+    with lock as again:
+        assert again.fence > first.fence
     lock = client.lock(name, ttl=15)
     with ThreadPoolExecutor(1) as executor:
         lease = executor.submit(lock.__enter__).result()
-        assert lease.is_held()
         lock.__exit__(None, None, None)
-        assert not lease.is_held()
-    with pytest.raises(RuntimeError, match="never entered"):
-        lock.__exit__(None, None, None)
+        assert not lease.is_held(), "a framework may leave a block on another thread"
+    with client.lock(name, ttl=15), pytest.raises(Held):
+        client.lock(name, ttl=15, blocking=False).__enter__()
+    with lock:
+        pass
+
+
+def test_a_loss_that_a_callback_saw_is_still_raised(client, name):
+    seen = threading.Event()
+
+    def swallow(lease):
+        with pytest.raises(LeaseLost):
+            lease.release()
+        seen.set()
+
+    with pytest.raises(LeaseLost):
+        with client.lock(name, ttl=1, on_lost=swallow) as lease:
+            client.release(name, lease.fence, force=True)
+            assert seen.wait(30)
+
+
+def test_a_callback_that_blocks_or_exits_delays_no_other(client, name):
+    blocked, told = threading.Event(), threading.Event()
+
+    def leave(lease):
+        raise SystemExit(3)
+
+    callbacks = [lambda lease: blocked.wait(60), leave, lambda lease: told.set()]
+    for number, on_lost in enumerate(callbacks):
+        lease = client.acquire(f"{name}/{number}", ttl=1, on_lost=on_lost)
+        client.release(lease.name, lease.fence, force=True)
+        assert lease.lost.wait(30)
+    assert told.wait(30)
+    blocked.set()
+    with pytest.raises(TypeError, match="on_lost"):
+        client.acquire(name, ttl=1, on_lost="text")
+
+
+def test_what_would_run_after_the_release_cannot_be_decorated(client, name):
+    async def coroutine():
+        pass
+
+    def generator():
+        yield
+
+    async def generating():
+        yield
+
+    for function in (coroutine, generator, generating):
+        with pytest.raises(TypeError):
+            client.exclusive(name, ttl=15)(function)
+
+
+def test_a_lease_or_client_is_not_copied(client, name):
+    with client.lock(name, ttl=15) as lease:
+        for thing in (lease, client):
+            for way in (pickle.dumps, copy.copy):
+                with pytest.raises(TypeError, match="belongs to its process"):
+                    way(thing)
+    held = pickle.loads(pickle.dumps(made_held(client, name)))
+    assert (held.name, held.holder.holder) == (name, "me")
+
+
+def made_held(client, name):
+    with client.lock(name, ttl=15, holder="me"), pytest.raises(Held) as held:
+        client.acquire(name, ttl=15, blocking=False)
+    return held.value
 
 
 def test_a_decorated_function_runs_with_the_lock(client, name):
@@ -254,7 +317,10 @@ def test_a_bad_argument_is_named(client, name):
         (lambda: client.acquire(name, ttl=float("nan")), "bad ttl"),
         (lambda: client.acquire(name, ttl=-1), "bad ttl"),
         (lambda: client.acquire(name, ttl=15, timeout=-1), "bad timeout"),
+        (lambda: client.acquire(name, ttl=float("inf")), "bad ttl"),
         (lambda: client.acquire(name, ttl=15, permits=65), "permits"),
+        (lambda: client.acquire(name, ttl=15, permits=-1), "permits"),
+        (lambda: client.scan(name, page_len=0), "page_len"),
         (lambda: client.acquire(name, ttl=15, holder="x" * 300), "holder"),
         (lambda: client.lock(name, ttl=15, timeout=1, blocking=False), "timeout"),
         (lambda: client.release("", 1), "bad name"),

@@ -165,6 +165,44 @@ def test_a_forked_child_cannot_use_the_client_of_its_parent(script, client, name
     assert client.get(name) is None
 
 
+def test_a_child_that_exits_inside_a_block_exits(script, client, name):
+    parent = script("""
+        import os
+        with client.lock(name, ttl=15) as lease:
+            if os.fork() == 0:
+                assert "of the parent process" in repr(lease)
+                sys.exit(5)
+            say(os.waitstatus_to_exitcode(os.wait()[1]), lease.is_held())
+    """)
+    assert parent.end() == (0, "5 True\n", "")
+
+
+def test_an_interrupt_ends_a_wait_in_a_child_of_a_thread(script, client, name):
+    with client.lock(name, ttl=15):
+        parent = script("""
+            import os, signal, threading
+            client.get(name)
+            def work():
+                child = os.fork()
+                if child == 0:
+                    own = paxoslease.Client(sys.argv[1])
+                    try:
+                        say("waiting", os.getpid())
+                        own.acquire(name, ttl=15)
+                    except KeyboardInterrupt:
+                        say("interrupted")
+                        os._exit(0)
+                    os._exit(1)
+                say("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            thread = threading.Thread(target=work)
+            thread.start()
+            thread.join()
+        """)
+        waiting = parent.hear().split()
+        os.kill(int(waiting[1]), signal.SIGINT)
+        assert parent.end() == (0, "interrupted\nchild 0\n", "")
+
+
 def test_a_pool_of_forked_processes_needs_clients_of_their_own(script):
     pool = script("""
         import multiprocessing
@@ -190,6 +228,17 @@ import threading
 threading.Thread(target=client.acquire, args=(name, 15), daemon=True).start()
 while not any(client.status(each)["waiters"] for each in client.endpoints): pass
 """,
+    "exit while threads are busy": """
+import threading
+def ask():
+    while True:
+        client.get(name)
+        lease.lost.wait(0.001)
+for _ in range(3):
+    threading.Thread(target=ask, daemon=True).start()
+client.get(name)
+""",
+    "exit of a dropped client": "del client",
     "exit with a callback": 'other = client.acquire(name + "/2", 15, on_lost=lambda lease: say("lost"))',
     "exit with a watch": "watch = client.watch(name); watch.next()",
     "exit with a cycle": "cycle = [lease]; cycle.append(cycle)",
