@@ -49,6 +49,7 @@ mod tests {
             include_str!("main.rs"),
             include_str!("fuzz.rs"),
             include_str!("chaos.rs"),
+            include_str!("package.rs"),
             include_str!("redis.rs"),
         ];
         let calls = sources.iter().flat_map(|source| source.split("install::ensure(\"").skip(1));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use crate::invocation::{Invocation, cargo, repository_root};
-use crate::{chaos, install, redis, tidy};
+use crate::{chaos, install, package, redis, tidy};
 
 const STEPS: &str = include_str!("steps.txt");
 
@@ -45,6 +45,7 @@ impl Step {
             ["tidy"] => tidy::run(),
             ["chaos"] => chaos::quick(),
             ["redis"] => redis::run(Vec::new()),
+            ["packages"] => package::build().and_then(|()| package::try_out(Vec::new())),
             _ => self.invocations().iter().try_for_each(Invocation::run),
         }
     }
