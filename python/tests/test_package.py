@@ -10,7 +10,7 @@ from importlib.metadata import version
 import pytest
 from conftest import REPOSITORY
 
-PACKAGES = REPOSITORY / "target" / "package"
+PACKAGES = REPOSITORY / "target" / "python" / "dist"
 
 
 def package(ending):

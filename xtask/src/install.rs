@@ -49,6 +49,7 @@ mod tests {
             include_str!("main.rs"),
             include_str!("fuzz.rs"),
             include_str!("chaos.rs"),
+            include_str!("package.rs"),
             include_str!("python.rs"),
             include_str!("redis.rs"),
         ];

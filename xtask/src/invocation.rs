@@ -3,6 +3,7 @@
 //! There is no shell. The working directory is the root of the repository. Output goes to the
 //! terminal, unless the task asks for it.
 
+use std::env;
 use std::ffi::OsStr;
 use std::fmt;
 use std::path::Path;
@@ -102,6 +103,15 @@ impl Invocation {
         let mut command = Command::new(self.program);
         command.args(self.args.iter().map(OsStr::new)).envs(self.env.iter().copied());
         command.current_dir(repository_root()).stdin(Stdio::null());
+        // `cargo run` describes xtask in these. If cargo inherits them, it runs the build script of
+        // ring again after every `cargo build` by hand, and compiles all crates above it again.
+        let of_xtask =
+            |key: &str| key.starts_with("CARGO_PKG_") || key.starts_with("CARGO_MANIFEST_");
+        for (key, _) in env::vars_os() {
+            if key.to_str().is_some_and(of_xtask) {
+                command.env_remove(key);
+            }
+        }
         command
     }
 }

@@ -6,6 +6,7 @@ mod chaos;
 mod fuzz;
 mod install;
 mod invocation;
+mod package;
 mod python;
 mod redis;
 mod test;
@@ -68,6 +69,12 @@ enum Task {
         /// Options of the program, such as `--only walrus`, `--redis` or `--help`
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
+    },
+    /// Builds what users install, with hashes, in target/package
+    Package {
+        /// Installs and runs what was built; options of the program, such as `--only image`
+        #[arg(long = "try", value_name = "OPTIONS", num_args = 0.., allow_hyphen_values = true)]
+        try_out: Option<Vec<String>>,
     },
     /// Builds the Python package and runs its tests against real cells
     Python {
@@ -147,6 +154,7 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Fuzz { seconds, only, keep } => fuzz::run(seconds, only.as_deref(), keep),
         Task::Chaos { args } => chaos::run(args),
         Task::Redis { args } => redis::run(args),
+        Task::Package { try_out } => try_out.map_or_else(package::build, package::try_out),
         Task::Python { args } => python::run(args),
         Task::Paper => bench("paper").args(["docs"]).run(),
         Task::Instructions { record, show } => {

@@ -11,40 +11,40 @@ use crate::invocation::{Invocation, cargo, repository_root};
 const PYTHON: &str = "target/python/bin/python";
 const MATURIN: &str = "target/python/bin/maturin";
 
-/// Where packages are written.
-const FOLDER: &str = "target/package";
+/// The wheel and the source distribution under test.
+const DIST: &str = "target/python/dist";
 
-/// Writes the wheel and the source distribution.
-pub(crate) fn build() -> anyhow::Result<()> {
+/// Writes the wheel and the source distribution to a folder.
+pub(crate) fn build(folder: &str) -> anyhow::Result<()> {
     install::ensure("venv")?;
     Invocation::new("python3", ["-m", "venv", "target/python"]).run()?;
     let requirements = ["--requirement", "python/tests/requirements.txt"];
     Invocation::new(PYTHON, ["-m", "pip", "install", "--quiet"]).args(requirements).run()?;
     // Not with zig, which would make a wheel for older systems: its unwinder differs from that of
     // libgcc, and threads crashed when the interpreter ended.
-    let crate_and_folder = ["--manifest-path", "python/Cargo.toml", "--out", FOLDER];
+    let crate_and_folder = ["--manifest-path", "python/Cargo.toml", "--out", folder];
     let maturin = Invocation::new(MATURIN, ["build", "--release", "--locked"]);
     maturin.args(crate_and_folder).run()?;
     Invocation::new(MATURIN, ["sdist"]).args(crate_and_folder).run()
 }
 
-/// Installs the wheel that [`build`] has written.
+/// Installs the wheel under test.
 fn install_wheel() -> anyhow::Result<()> {
-    let names = fs::read_dir(repository_root().join(FOLDER))?;
+    let names = fs::read_dir(repository_root().join(DIST))?;
     let names = names.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
     let names: Vec<String> = names.collect::<anyhow::Result<_>>()?;
     let start = format!("paxoslease-{}-", env!("CARGO_PKG_VERSION"));
     let is_wheel = |name: &&String| name.starts_with(&start) && name.ends_with(".whl");
     let wheel = names.iter().find(is_wheel).context("maturin has written no wheel")?;
     let how = ["-m", "pip", "install", "--quiet", "--force-reinstall", "--no-deps"];
-    Invocation::new(PYTHON, how).args([format!("{FOLDER}/{wheel}")]).run()
+    Invocation::new(PYTHON, how).args([format!("{DIST}/{wheel}")]).run()
 }
 
 /// Builds and tests the package.
 pub(crate) fn run(args: Vec<String>) -> anyhow::Result<()> {
     install::ensure("redis")?;
     cargo(["build", "--release", "-p", "paxoslease-cli"]).run()?;
-    build()?;
+    build(DIST)?;
     install_wheel()?;
     let config = ["--config-file", "python/pyproject.toml"];
     Invocation::new(PYTHON, ["-m", "mypy"]).args(config).args(["python/paxoslease"]).run()?;
@@ -56,7 +56,7 @@ pub(crate) fn run(args: Vec<String>) -> anyhow::Result<()> {
 /// The same load on a cell and on Redis. The binary of the nodes is built already.
 pub(crate) fn bench(args: Vec<String>) -> anyhow::Result<()> {
     install::ensure("redis")?;
-    build()?;
+    build(DIST)?;
     install_wheel()?;
     Invocation::new(PYTHON, ["python/tests/bench.py"]).args(args).run()
 }

@@ -23,7 +23,7 @@ pub(crate) use client::{
     LockArgs, LossArgs, OnLost, PrefixArgs, ReleaseArgs, RenewArgs, StatusArgs, WaitArgs,
     WatchdogArgs,
 };
-pub(crate) use node::{CELL_DEFAULT, DevArgs, LogArgs, LogFormat, ServeArgs};
+pub(crate) use node::{CELL_DEFAULT, DevArgs, LogArgs, LogFormat, Probe, ServeArgs};
 pub(crate) use trust::{CertsArgs, Host, TokenArgs, TrustArgs};
 
 /// The help has no room for a variable beside each option.

@@ -5,6 +5,7 @@
 
 mod files;
 mod plan;
+mod probe;
 mod report;
 
 use std::sync::mpsc::RecvTimeoutError;
@@ -33,6 +34,9 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<Verdict> {
         let text = if args.json { plan::json(&config) } else { plan::text(&config) };
         output::to_stdout(&text)?;
         return Ok(Verdict::Well);
+    }
+    if let Some(probe) = args.probe {
+        return probe::run(&config, probe);
     }
     log::begin(&args.log, LevelFilter::INFO)?;
     let asked = signals::stop_or_reload(args.with_parent)?;

@@ -202,6 +202,15 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) check: bool,
 
+    /// Ask the running node whether it is live or ready
+    ///
+    /// For health checks. Asks the node that runs with this configuration, over HTTP, with its own
+    /// certificate where TLS is on. live: the process serves. ready: the node votes and reaches a
+    /// majority. Exit code 0 if so, otherwise 69.
+    #[arg(long, value_name = "WHAT", value_enum, hide_possible_values = true)]
+    #[arg(conflicts_with_all = ["check", "new_cell", "reset_stable_record"])]
+    pub(crate) probe: Option<Probe>,
+
     /// Permit Redis commands for test suites, as redis.testing in the file
     #[arg(long, hide = true)]
     pub(crate) redis_testing: bool,
@@ -218,6 +227,24 @@ pub(crate) struct ServeArgs {
 
     #[command(flatten)]
     pub(crate) log: LogArgs,
+}
+
+/// What to ask a running node.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Probe {
+    /// The process serves
+    Live,
+    /// The node votes and reaches a majority
+    Ready,
+}
+
+impl Probe {
+    pub(crate) const fn path(self) -> &'static str {
+        match self {
+            Self::Live => "/healthz",
+            Self::Ready => "/readyz",
+        }
+    }
 }
 
 /// The content and format of the log, on stderr.
