@@ -22,8 +22,8 @@ const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 /// The thread that ends the interpreter.
 static EXITING: OnceLock<ThreadId> = OnceLock::new();
 
-/// Notes that this thread ends the interpreter and closes all clients. Other threads, which can only
-/// be daemons then, leave their waits by SystemExit: it ends a thread without a traceback.
+/// Notes that this thread ends the interpreter and closes all clients. Other threads, which can
+/// only be daemons then, leave their waits by SystemExit: it ends a thread without a traceback.
 #[pyfunction]
 pub(crate) fn begin_exit() {
     let _already = EXITING.set(thread::current().id());
