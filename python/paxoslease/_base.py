@@ -197,8 +197,6 @@ class LeaseView:
 
     def _was_left(self, lost: LeaseLost | None, raised: BaseException | None) -> None:
         """The end of a `with` block, after the release."""
-        if lost is None and self._native.is_lost():
-            lost = self._lost()
         if lost is not None and replaces(raised):
             raise lost
 

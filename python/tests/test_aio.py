@@ -75,7 +75,7 @@ async def test_a_lost_lease_cancels_the_work_under_it(aclient, name):
         finally:
             stopped.set()
 
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLost) as error:
         async with aclient.lock(name, ttl=1, on_lost=told.append) as lease:
             assert await lease.run(asyncio.sleep(0, 7)) == 7
             await aclient.release(name, lease.fence, force=True)
@@ -87,6 +87,7 @@ async def test_a_lost_lease_cancels_the_work_under_it(aclient, name):
                 await lease.run(work())
             assert not stopped.is_set(), "it never began"
             assert await lease.changed() is LeaseState.LOST
+    assert error.value.__context__ is None, "an assertion of the block would be there"
     while not told:
         await asyncio.sleep(0)
     assert told == [lease]

@@ -71,6 +71,7 @@ def test_a_lost_lease_is_noticed_by_all_means(client, name):
             assert lease.lost.is_set() and not lease.is_held() and lease.state is LeaseState.LOST
             assert told.wait(30)
     assert (error.value.name, error.value.fence) == (name, lease.fence)
+    assert error.value.__context__ is None, "an assertion of the block would be there"
 
 
 def test_an_error_of_the_block_is_the_context_of_a_lost_lease(client, name):
@@ -171,12 +172,14 @@ def test_a_loss_that_a_callback_saw_is_still_raised(client, name):
             lease.release()
         seen.set()
 
-    with pytest.raises(LeaseLost):
+    with pytest.raises(LeaseLost) as error:
         with client.lock(name, ttl=1, on_lost=swallow) as lease:
             client.release(name, lease.fence, force=True)
             assert seen.wait(30)
+    assert error.value.__context__ is None
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_callback_that_blocks_or_exits_delays_no_other(client, name):
     blocked, told = threading.Event(), threading.Event()
 
