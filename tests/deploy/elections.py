@@ -4,6 +4,7 @@ In place of the application there is a judge: it takes a lock of the system that
 fails if another pod still has it.
 """
 
+import contextlib
 import os
 import re
 import signal
@@ -55,8 +56,12 @@ def until_waiting(container):
 
 def has_open(container, path):
     """Whether the first process of a container has opened this file."""
-    files = Path(f"/proc/{container.first}/fd").iterdir()
-    return any(os.readlink(file) == path for file in files)
+    for file in Path(f"/proc/{container.first}/fd").iterdir():
+        # The process may close a file meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            if os.readlink(file) == path:
+                return True
+    return False
 
 
 def by_the_wrapper(cluster, manifest):
