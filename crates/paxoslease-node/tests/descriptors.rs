@@ -16,7 +16,12 @@ use socket2::{Domain, Socket, Type};
 fn nodes_out_of_file_descriptors_keep_working_and_recover() {
     let cell = cell::start(3, |config| config.shards(1));
     let [first, second, third] = &cell.nodes[..] else { panic!("three nodes") };
+    // The third must store the lease too: without the first, a lease of two cannot be renewed.
+    for node in &cell.nodes {
+        until("all are connected", || status(node).peers.iter().all(|peer| peer.up));
+    }
     let lease = second.acquire("x", Duration::from_secs(4)).blocking().expect("granted");
+    until("the third stores the lease", || status(third).leases == 1);
     let stranger = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
 
     let plenty = getrlimit(Resource::Nofile);
