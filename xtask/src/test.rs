@@ -24,7 +24,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let count = steps.len();
     let titles: Vec<&str> = steps.iter().map(|step| step.title).collect();
     eprintln!(
-        "This runs {count} steps: {}.\nFrom nothing it takes about 40 minutes on two cores, most of \
+        "This runs {count} steps: {}.\nFrom nothing it takes about 35 minutes on two cores, most of \
          them compiling.",
         titles.join(", ")
     );
