@@ -229,4 +229,13 @@ impl Reply<'_> {
             | Self::Inspected { .. } => None,
         }
     }
+
+    /// Whether the acceptor did not do as it was asked. Every other acceptor counts then.
+    #[must_use]
+    pub const fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Reject { .. } | Self::NotHeld { .. } | Self::Released { held: false, .. }
+        )
+    }
 }

@@ -28,6 +28,9 @@ pub enum To {
 pub struct Transmit {
     /// The receivers.
     pub to: To,
+    /// Whether a majority, this node included, is enough for now. The other receivers may get the
+    /// message a little later, together with others.
+    pub majority_first: bool,
     pub(crate) body: Body,
 }
 
@@ -337,7 +340,12 @@ pub(crate) struct Outbox {
 
 impl Outbox {
     pub(crate) fn send(&mut self, to: To, body: Body) {
-        self.transmits.push_back(Transmit { to, body });
+        self.transmits.push_back(Transmit { to, majority_first: false, body });
+    }
+
+    pub(crate) fn send_majority_first(&mut self, members: MemberSet, body: Body) {
+        let (to, majority_first) = (To::Members(members), true);
+        self.transmits.push_back(Transmit { to, majority_first, body });
     }
 
     pub(crate) fn emit(&mut self, event: Event) {
@@ -377,7 +385,11 @@ impl Outbox {
         None
     }
 
-    pub(crate) fn put_back(&mut self, place: usize, body: Body) {
-        self.transmits[place].body = body;
+    /// `agrees` is whether this node's own acceptor did as it was asked. If not, every other
+    /// acceptor counts.
+    pub(crate) fn put_back(&mut self, place: usize, body: Body, agrees: bool) {
+        let transmit = &mut self.transmits[place];
+        transmit.body = body;
+        transmit.majority_first &= agrees;
     }
 }

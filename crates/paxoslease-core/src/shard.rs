@@ -307,7 +307,7 @@ impl Shard {
         let turns = if frees { self.turns(now, name, own) } else { Vec::new() };
         let nodes_before = self.nodes_before(&turns);
         self.with_proposer(now, |proposer, env| {
-            proposer.release(env, now, token, label, tenure, answer_by);
+            proposer.release(env, now, token, label, tenure, answer_by, turns.is_empty());
             if frees {
                 let freed = Freed { released_here: true, nodes_before, is_turn: false };
                 proposer.on_freed(env, now, name, freed);
@@ -518,10 +518,8 @@ impl Shard {
         let result = run(&mut self.proposer, &mut env!(self));
         if let Some(own) = self.own {
             while let Some((place, body)) = self.out.take_for(own) {
-                if let Some(request) = body.request() {
-                    self.ask_own(now, request);
-                }
-                self.out.put_back(place, body);
+                let agrees = body.request().is_some_and(|request| self.ask_own(now, request));
+                self.out.put_back(place, body, agrees);
             }
         }
         if self.proposer.has_kept() {
@@ -531,16 +529,20 @@ impl Shard {
         result
     }
 
-    fn ask_own(&mut self, now: Instant, request: Request<'_>) {
-        let Some(own) = self.own else { return };
+    /// Returns whether this node's own acceptor did as it was asked.
+    fn ask_own(&mut self, now: Instant, request: Request<'_>) -> bool {
+        let Some(own) = self.own else { return false };
         match self.ask_acceptor(now, self.config.node, request) {
             Ok(Some(body)) => {
-                if let Message::Reply(reply) = body.message() {
-                    self.proposer.handle_reply(&mut env!(self), now, own, reply);
-                }
+                let Message::Reply(reply) = body.message() else { return false };
+                self.proposer.handle_reply(&mut env!(self), now, own, reply);
+                !reply.is_refusal()
             }
-            Ok(None) => {}
-            Err(refusal) => self.drops[refusal as usize] += 1,
+            Ok(None) => false,
+            Err(refusal) => {
+                self.drops[refusal as usize] += 1;
+                false
+            }
         }
     }
 

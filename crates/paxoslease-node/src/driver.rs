@@ -277,6 +277,9 @@ impl Driver {
             let message = message.map_err(|error| format!("bad message: {error}"))?;
             self.counters.received(&message);
             self.messages_since_sweep += 1;
+            if matches!(&message, Message::Reply(reply) if reply.is_refusal()) {
+                self.peers.hold_nothing_back();
+            }
             let outcome = self.shard.handle_message(now, from, message);
             if outcome == Err(Refusal::BallotExhausting) {
                 return Err(self.alarm(now, from));
@@ -356,6 +359,7 @@ impl Driver {
             self.note_quarantine(now);
             self.note_ballots(now);
             self.note_round_trips();
+            self.choose_prompt(now);
             if let Some(waits_for) = self.next_wait_to_log(now) {
                 tracing::info!("an acquire of this process waits for a majority: {waits_for}");
             }
@@ -376,12 +380,15 @@ impl Driver {
     }
 
     /// Sends to peers, one write per connection. Call [`Self::act`] before.
-    pub(crate) fn flush(&mut self, sockets: &mut impl Sockets) {
+    pub(crate) fn flush(&mut self, sockets: &mut impl Sockets, now: Instant) {
         while let Some(transmit) = self.shard.poll_transmit() {
             let counter = self.shard.counter();
-            self.peers.push(transmit.to, &transmit.message(), counter, &mut self.counters);
+            self.peers.push(now, &transmit, counter, &mut self.counters);
         }
-        self.peers.flush(sockets, self.shard.counter());
+        if self.is_leaving() {
+            self.peers.hold_nothing_back();
+        }
+        self.peers.flush(sockets, now, self.shard.counter());
     }
 
     /// Tells subscribers of a change. It is made once if there are any, however many there are.
@@ -403,6 +410,7 @@ impl Driver {
             self.shard.poll_timeout(),
             self.guards.next_at(),
             Some(self.peers.next_alarm_at),
+            Some(self.peers.held_back_until()),
             Some(self.housekeeping_at),
             Some(self.publish_at),
             self.leaving_until,
@@ -423,6 +431,11 @@ impl Driver {
 
     pub(crate) fn uptime(&self, now: Instant) -> Duration {
         now.since(self.started_at)
+    }
+
+    /// Whether a request waits for the answers of peers.
+    pub(crate) fn awaits_votes(&self) -> bool {
+        self.shard.in_flight() > 0
     }
 
     /// One turn of the loop took this long.
@@ -448,8 +461,15 @@ impl Driver {
         self.shard.set_reachable(now, reachable);
         let reconnected = members(&mut self.reconnected.drain(..));
         self.shard.handle_reconnect(now, reconnected);
+        self.choose_prompt(now);
         self.show(now);
         self.tell_ready_waiters(now);
+    }
+
+    fn choose_prompt(&mut self, now: Instant) {
+        let is_member = self.shard.config().cell.member(self.peers.identity.node).is_some();
+        let votes = is_member && self.shard.quarantine_remaining(now).is_zero();
+        self.peers.choose_prompt(now, votes);
     }
 
     /// Whether this node votes, if it is a member, can begin rounds, and reaches a majority that

@@ -220,7 +220,7 @@ impl EventLoop {
 
     fn leave(mut self, now: Instant) -> Option<Snapshot> {
         self.driver.act(now);
-        self.driver.flush(&mut self.conns);
+        self.driver.flush(&mut self.conns, now);
         self.driver.say_farewell(&mut self.conns);
         self.driver.wakers().for_each(std::task::Waker::wake);
         self.driver.stop(now)

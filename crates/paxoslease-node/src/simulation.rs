@@ -303,7 +303,7 @@ impl Process {
         if driver.may_go(now, clients.are_done()) {
             *is_leaving = true;
             driver.act(now);
-            driver.flush(&mut sockets);
+            driver.flush(&mut sockets, now);
             driver.wakers().for_each(Waker::wake);
             sockets.close_all();
             return Some(Turned { work, next_at: None });

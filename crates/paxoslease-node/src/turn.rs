@@ -75,7 +75,7 @@ impl<S: ShardSockets> Turn<'_, S> {
         self.tick_clients();
         loop {
             self.act_until_quiet();
-            self.driver.flush(self.sockets);
+            self.driver.flush(self.sockets, self.now);
             self.flush_clients();
             // Sessions that end while they are flushed withdraw requests, and those are answered.
             if !S::reap_broken(self) && !self.driver.has_answers() {

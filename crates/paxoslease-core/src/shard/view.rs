@@ -82,6 +82,12 @@ impl Shard {
         self.acceptor.as_ref().map_or(Duration::ZERO, |a| a.quarantine_until().since(now))
     }
 
+    /// The requests that wait for answers of acceptors.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.proposer.in_flight()
+    }
+
     /// The rounds in flight, in no order.
     pub fn rounds(&self) -> impl Iterator<Item = &Round> {
         self.proposer.rounds()

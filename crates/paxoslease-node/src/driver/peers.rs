@@ -13,7 +13,7 @@ mod tests;
 
 use std::time::Duration;
 
-use paxoslease_core::{Cell, Instant, Message, NodeId, Rng, To};
+use paxoslease_core::{Cell, Instant, MemberSet, NodeId, Rng, To, Transmit};
 use paxoslease_wire::{CellName, Farewell, FrameKind, Hello, ShardId, VERSION};
 
 pub(crate) use greeting::{Greeted, IS_STOPPING, refusal_of};
@@ -28,6 +28,10 @@ const UNIDENTIFIED_MAX: usize = 256;
 /// The first pause before another dial. It doubles up to the second.
 const REDIAL_MIN: Duration = Duration::from_millis(10);
 const REDIAL_MAX: Duration = Duration::from_millis(500);
+/// How long a message may wait for others to the same peer, if a majority can do without it.
+const HELD_BACK_MAX: Duration = Duration::from_millis(1);
+/// Peers whose round trips differ by less than this are equally near.
+const NEAR: Duration = Duration::from_millis(4);
 /// The pause between two log lines about refused nodes.
 const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
 
@@ -78,6 +82,10 @@ pub(crate) struct Peers {
     list: Vec<Peer>,
     /// Places of peers with something to send.
     dirty: Vec<usize>,
+    /// When messages that were held back are sent.
+    held_back_until: Instant,
+    /// Members that get every message at once. With this node they are a majority that votes.
+    prompt: MemberSet,
     /// A node's place in the list, by its id.
     places: Vec<u16>,
     /// By connection.
@@ -104,11 +112,14 @@ impl Peers {
     ) -> Self {
         let own = identity.node;
         let is_member = identity.cell.member(own).is_some();
+        let prompt = identity.cell.everyone();
         let mut peers = Self {
             identity,
             timeouts,
             list: Vec::new(),
             dirty: Vec::new(),
+            held_back_until: Instant::MAX,
+            prompt,
             places: vec![NO_PLACE; usize::from(NodeId::MAX.get()) + 1],
             who: Vec::new(),
             unidentified: Vec::new(),
@@ -171,17 +182,29 @@ impl Peers {
     /// Puts a message into the frames for its receivers. Drops it where it cannot be sent.
     pub(crate) fn push(
         &mut self,
-        to: To,
-        message: &Message<'_>,
+        now: Instant,
+        transmit: &Transmit,
         counter: u64,
         counters: &mut Counters,
     ) {
-        match to {
-            To::Node(node) => self.push_to(node, message, counter, counters),
+        match transmit.to {
+            To::Node(node) => self.push_to(node, transmit, counter, counters),
+            To::Members(set) if transmit.majority_first && set.contains(self.prompt) => {
+                let cell = self.identity.cell;
+                for node in cell.nodes(self.prompt) {
+                    self.push_to(node, transmit, counter, counters);
+                }
+                for node in cell.nodes(set.without(self.prompt)) {
+                    if let Some(place) = self.write(node, transmit, counter, counters) {
+                        self.list[place].holds_back = true;
+                        self.held_back_until = self.held_back_until.min(now.after(HELD_BACK_MAX));
+                    }
+                }
+            }
             To::Members(set) => {
                 let cell = self.identity.cell;
                 for node in cell.nodes(set) {
-                    self.push_to(node, message, counter, counters);
+                    self.push_to(node, transmit, counter, counters);
                 }
             }
         }
@@ -190,24 +213,78 @@ impl Peers {
     fn push_to(
         &mut self,
         node: NodeId,
-        message: &Message<'_>,
+        transmit: &Transmit,
         counter: u64,
         counters: &mut Counters,
     ) {
+        if let Some(place) = self.write(node, transmit, counter, counters) {
+            self.mark_dirty(place);
+        }
+    }
+
+    /// Puts a message into the frame for a node. Returns the node's place, or drops the message.
+    fn write(
+        &mut self,
+        node: NodeId,
+        transmit: &Transmit,
+        counter: u64,
+        counters: &mut Counters,
+    ) -> Option<usize> {
         let Some(place) = self.place_of(node).filter(|place| self.list[*place].is_up()) else {
-            return counters.dropped(DropReason::PeerDown, 1);
+            counters.dropped(DropReason::PeerDown, 1);
+            return None;
         };
         let peer = &mut self.list[place];
         if peer.writer.finished().len() > self.timeouts.queue_bytes_max {
-            return counters.dropped(DropReason::QueueFull, 1);
+            counters.dropped(DropReason::QueueFull, 1);
+            return None;
         }
-        if !peer.writer.push(message) {
+        let message = transmit.message();
+        if !peer.writer.push(&message) {
             peer.writer.finish(counter);
-            let pushed = peer.writer.push(message);
+            let pushed = peer.writer.push(&message);
             debug_assert!(pushed, "an empty frame has room");
+            self.mark_dirty(place);
         }
-        counters.sent(message);
-        self.mark_dirty(place);
+        counters.sent(&message);
+        Some(place)
+    }
+
+    /// Some acceptor refused a request, so the answers of all may count.
+    pub(crate) fn hold_nothing_back(&mut self) {
+        if self.held_back_until < Instant::MAX {
+            self.held_back_until = Instant::ZERO;
+        }
+    }
+
+    /// When messages that were held back are sent.
+    pub(crate) const fn held_back_until(&self) -> Instant {
+        self.held_back_until
+    }
+
+    /// Chooses the members that get every message at once: the nearest ones that vote, beginning
+    /// after this node, so that a majority is served by all in turn. `votes_itself` is whether this
+    /// node does.
+    pub(crate) fn choose_prompt(&mut self, now: Instant, votes_itself: bool) {
+        let (cell, own) = (self.identity.cell, self.identity.node);
+        let wanted = cell.members().len() / 2 + 1 - usize::from(votes_itself);
+        let mut nearest: Vec<_> = self
+            .list
+            .iter()
+            .filter(|peer| peer.is_up() && peer.quarantine_remaining(now).is_zero())
+            .filter_map(|peer| {
+                let distance = peer.rtt.unwrap_or_default().as_nanos() / NEAR.as_nanos();
+                Some((distance, peer.node < own, peer.node, cell.member(peer.node)?))
+            })
+            .collect();
+        nearest
+            .sort_unstable_by_key(|(distance, is_before, node, _)| (*distance, *is_before, *node));
+        self.prompt = if nearest.len() < wanted {
+            cell.everyone()
+        } else {
+            let chosen = nearest.into_iter().take(wanted);
+            chosen.fold(MemberSet::EMPTY, |set, (.., member)| set.with(member))
+        };
     }
 
     fn mark_dirty(&mut self, place: usize) {
@@ -217,7 +294,15 @@ impl Peers {
     }
 
     /// Sends everything that waits, one write per connection.
-    pub(crate) fn flush(&mut self, sockets: &mut impl Sockets, counter: u64) {
+    pub(crate) fn flush(&mut self, sockets: &mut impl Sockets, now: Instant, counter: u64) {
+        if now >= self.held_back_until {
+            self.held_back_until = Instant::MAX;
+            for place in 0..self.list.len() {
+                if self.list[place].holds_back {
+                    self.mark_dirty(place);
+                }
+            }
+        }
         while let Some(place) = self.dirty.pop() {
             self.list[place].flush(sockets, counter);
         }

@@ -51,23 +51,26 @@ pub(crate) fn published(publish: impl FnOnce()) -> BTreeMap<String, f64> {
     entries.collect()
 }
 
-/// Sockets that lead nowhere and remember which connections were closed.
+/// Sockets that lead nowhere and remember which connections were used and closed.
 pub(crate) struct TestSockets {
     /// Bytes that they still take.
     pub(crate) room: usize,
     /// Whether the other end has the certificate of the node that it claims to be.
     pub(crate) is_proven: bool,
     pub(crate) closed: Vec<ConnId>,
+    /// Connections that something was sent to, in order.
+    pub(crate) sent: Vec<ConnId>,
 }
 
 impl Default for TestSockets {
     fn default() -> Self {
-        Self { room: usize::MAX, is_proven: true, closed: Vec::new() }
+        Self { room: usize::MAX, is_proven: true, closed: Vec::new(), sent: Vec::new() }
     }
 }
 
 impl Connections for TestSockets {
-    fn send(&mut self, _: ConnId, bytes: &[u8]) -> usize {
+    fn send(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
+        self.sent.push(conn);
         let taken = bytes.len().min(self.room);
         self.room -= taken;
         taken
@@ -201,7 +204,7 @@ fn a_lease_granted_to_a_caller_that_left_is_given_back() {
     driver.carry();
     let now = driver.now;
     driver.act(now);
-    driver.flush(&mut TestSockets::default());
+    driver.flush(&mut TestSockets::default(), now);
     assert_eq!(driver.held(), 0);
     assert!(driver.callers.is_empty(), "no caller is left");
 }

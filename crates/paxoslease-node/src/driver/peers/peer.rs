@@ -36,6 +36,8 @@ pub(super) struct Peer {
     pub(super) writer: FrameWriter,
     /// Whether it is in the list of peers with something to send.
     pub(super) dirty: bool,
+    /// Whether messages wait for others, or did since the last flush.
+    pub(super) holds_back: bool,
     /// The boot that connected last, and when its connection ended.
     boot: Option<u64>,
     gone_at: Instant,
@@ -64,6 +66,7 @@ impl Peer {
             link: Link::Down { redial_at: now },
             writer: FrameWriter::new(own),
             dirty: false,
+            holds_back: false,
             boot: None,
             gone_at: Instant::ZERO,
             redial_pause: REDIAL_MIN,
@@ -129,7 +132,7 @@ impl Peer {
     }
 
     pub(super) fn flush(&mut self, sockets: &mut impl Sockets, counter: u64) {
-        self.dirty = false;
+        (self.dirty, self.holds_back) = (false, false);
         let Link::Up { conn, .. } = self.link else { return };
         if self.writer.is_open() {
             self.writer.finish(counter);

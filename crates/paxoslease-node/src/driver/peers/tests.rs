@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use paxoslease_core::{Drift, Ttl};
+use paxoslease_core::{Acquire, Config, Drift, Holder, Name, Shard, Start, Token, Ttl};
 use paxoslease_wire::Heartbeat;
 use tracing::span;
 
@@ -133,7 +133,7 @@ fn what_a_socket_did_not_take_is_sent_when_it_has_room() {
     peers.heartbeat(conn, START, &ping(0), 0).expect("it told its counter");
     // The answer to the ping does not fit into the socket.
     let with_room = |room| TestSockets { room, ..TestSockets::default() };
-    peers.flush(&mut with_room(3), 7);
+    peers.flush(&mut with_room(3), START, 7);
     let unsent = peers.unsent();
     assert!(unsent > 0);
     peers.writable(&mut with_room(1), conn, 7);
@@ -332,4 +332,98 @@ fn a_stranger_that_left_is_not_disconnected_again() {
     assert_eq!(peers.tick(&mut sockets, START.after(HEARTBEAT), 0, Duration::ZERO), 1);
     assert_eq!(sockets.closed, [silent]);
     assert!(peers.unidentified.is_empty());
+}
+
+/// A message of node 1 to the members, which a majority of them gets first, and one to node 3.
+fn transmits() -> [Transmit; 2] {
+    let config = Config::new(node(1), identity(1, "ours").cell, 1);
+    let mut shard = Shard::start(config, START, Start::NewCell { counter: 0, disk: false });
+    let acquire = Acquire {
+        token: Token(1),
+        name: Name::new("x").expect("a name"),
+        holder: Holder::NONE,
+        ttl: MS * 1000,
+        wait: Duration::ZERO,
+    };
+    shard.acquire(START, acquire).expect("there is room");
+    let mut to_all = shard.poll_transmit().expect("a proposal");
+    to_all.majority_first = true;
+    let mut to_one = to_all.clone();
+    (to_one.to, to_one.majority_first) = (To::Node(node(3)), false);
+    [to_all, to_one]
+}
+
+/// The peers of node 1, and a socket to each.
+fn connected() -> (Peers, ConnId, ConnId) {
+    let mut peers = peers_of(1);
+    let conns = [2, 3].map(|id| peers.set_up(id, Some(MS)));
+    peers.choose_prompt(START, true);
+    (peers, conns[0], conns[1])
+}
+
+impl Peers {
+    /// Sends, and returns the connections that were written to.
+    fn sends(&mut self, now: Instant, transmit: Option<&Transmit>) -> Vec<ConnId> {
+        let (mut sockets, mut counters) = (TestSockets::default(), Counters::default());
+        if let Some(transmit) = transmit {
+            self.push(now, transmit, 1, &mut counters);
+        }
+        self.flush(&mut sockets, now, 1);
+        sockets.sent.sort_unstable_by_key(|conn| conn.0);
+        sockets.sent
+    }
+}
+
+#[test]
+fn a_member_that_a_majority_can_do_without_gets_messages_a_little_later() {
+    let [to_all, to_one] = transmits();
+    let (mut peers, near, other) = connected();
+    assert_eq!(peers.sends(START, Some(&to_all)), [near]);
+    assert_eq!(peers.sends(START.after(MS / 2), Some(&to_all)), [near]);
+    assert_eq!(peers.held_back_until(), START.after(MS), "from the first one");
+    assert_eq!(peers.sends(START.after(MS), None), [other]);
+    assert_eq!(peers.held_back_until(), Instant::MAX);
+    assert_eq!(peers.unsent(), 0);
+
+    assert_eq!(peers.sends(START, Some(&to_all)), [near]);
+    assert_eq!(
+        peers.sends(START, Some(&to_one)),
+        [other],
+        "a message that may not wait takes both"
+    );
+    assert_eq!(peers.sends(START.after(MS), None), [], "nothing is left");
+
+    assert_eq!(peers.sends(START, Some(&to_all)), [near]);
+    peers.hold_nothing_back();
+    assert_eq!(peers.sends(START, None), [other], "a refusal makes all answers count");
+}
+
+#[test]
+fn nothing_is_held_back_without_a_majority_that_votes() {
+    let [to_all, _] = transmits();
+    let (mut peers, near, other) = connected();
+    peers.choose_prompt(START, false);
+    assert_eq!(peers.sends(START, Some(&to_all)), [near, other], "this node does not vote");
+
+    peers.heartbeat(near, START, &ping(1000), 0).expect("it told its counter");
+    peers.choose_prompt(START, true);
+    assert_eq!(peers.sends(START, Some(&to_all)), [near, other], "a pong and a late message");
+    assert_eq!(peers.sends(START, Some(&to_all)), [other], "the near one does not vote");
+
+    peers.closed(START, other, "it is gone");
+    peers.choose_prompt(START, true);
+    assert_eq!(peers.sends(START, Some(&to_all)), [near]);
+}
+
+#[test]
+fn the_nearest_members_get_messages_at_once() {
+    let [to_all, _] = transmits();
+    let (mut peers, first, second) = connected();
+    for (rtts, prompt) in [([1, 2], first), ([2, 1], first), ([40, 1], second), ([1, 40], first)] {
+        peers.set_up(2, Some(MS * rtts[0]));
+        peers.set_up(3, Some(MS * rtts[1]));
+        peers.choose_prompt(START, true);
+        assert_eq!(peers.sends(START, Some(&to_all)), [prompt], "{rtts:?}");
+        peers.sends(START.after(MS), None);
+    }
 }
