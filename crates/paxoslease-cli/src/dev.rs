@@ -121,7 +121,6 @@ impl DevCell {
         let start = |node: &Addresses| {
             let mut config = paxoslease_node::Config::new(&self.name, node.id)
                 .max_lease(self.max_lease)
-                .shards(1)
                 .ephemeral();
             for peer in &self.nodes {
                 config = config.peer(peer.id, &peer.peers);

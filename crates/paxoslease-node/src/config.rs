@@ -14,6 +14,7 @@ mod error;
 mod file;
 mod memory;
 mod settings;
+mod spin;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,7 @@ pub use duration::{DurationError, parse_duration};
 pub use error::{ConfigError, LoadError};
 pub(crate) use paxoslease_holder::Role;
 pub(crate) use settings::Settings;
+pub use spin::Spin;
 
 /// The settings of a node.
 ///
@@ -89,10 +91,10 @@ pub struct Config {
     pub data_dir: Option<PathBuf>,
     /// Certificates for TLS. Without them, nodes connect in clear.
     pub tls: Option<Tls>,
-    /// How many threads share the names, 1 to 256; by default one per core. All nodes must agree.
-    pub shards: Option<u16>,
-    /// For how long a shard may poll before it sleeps: lower latency for idle cycles.
-    pub spin: Duration,
+    /// How many threads share the names, 1 to 256; by default one. All nodes must agree.
+    pub shards: u16,
+    /// How long a shard looks for work before it sleeps.
+    pub spin: Spin,
     /// First start of a brand-new cell: a node with an empty `data_dir` votes at once instead of
     /// after `max_lease`. Unsafe if this cell ever ran: there may be two holders.
     pub new_cell: bool,
@@ -240,8 +242,8 @@ impl Config {
             clock_granularity: Duration::from_millis(1),
             data_dir: None,
             tls: None,
-            shards: None,
-            spin: Duration::ZERO,
+            shards: 1,
+            spin: Spin::Auto,
             new_cell: false,
             ephemeral: false,
             reset_stable_record: false,
@@ -318,13 +320,13 @@ impl Config {
     /// Sets [`Self::shards`](field@Self::shards).
     #[must_use]
     pub const fn shards(mut self, shards: u16) -> Self {
-        self.shards = Some(shards);
+        self.shards = shards;
         self
     }
 
     /// Sets [`Self::spin`](field@Self::spin).
     #[must_use]
-    pub const fn spin(mut self, spin: Duration) -> Self {
+    pub const fn spin(mut self, spin: Spin) -> Self {
         self.spin = spin;
         self
     }

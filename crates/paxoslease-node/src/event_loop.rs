@@ -115,7 +115,7 @@ impl EventLoop {
         loop {
             let wake_at = self.driver.next_at().min(self.clients.next_at());
             let wake_at = wake_at.min(self.conns.next_at());
-            let done_at = self.wait(&mut events, &mut spin, now, wake_at);
+            let done_at = self.wait(&mut events, &mut spin, wake_at);
             self.driver.worked(done_at.since(now));
             pauses.expect_back_by(wake_at.max(now));
             now = self.receive(&events, &mut posts);
@@ -136,13 +136,7 @@ impl EventLoop {
     }
 
     /// Blocks until something is ready, or until `wake_at`. Returns when it began to wait.
-    fn wait(
-        &mut self,
-        events: &mut Events,
-        spin: &mut Spin,
-        now: Instant,
-        wake_at: Instant,
-    ) -> Instant {
+    fn wait(&mut self, events: &mut Events, spin: &mut Spin, wake_at: Instant) -> Instant {
         let done_at = self.clock.now();
         events.clear();
         let unfinished = self.conns.unfinished()
@@ -151,14 +145,15 @@ impl EventLoop {
             self.poll_for(events, Duration::ZERO);
             return done_at;
         }
-        if spin.is_on() {
+        let awaits_votes = self.driver.awaits_votes();
+        if wake_at > done_at && spin.is_on(awaits_votes) {
             let (poll, mailbox) = (&mut self.poll, &self.mailbox);
             let ready = |events: &mut Events| {
                 // An interrupted poll finds nothing, and the next one is near.
                 let _interrupted = poll.poll(events, Some(Duration::ZERO));
                 !events.is_empty() || mailbox.is_filled()
             };
-            if spin.find(&self.clock, now, wake_at, events, ready) {
+            if spin.find(&self.clock, awaits_votes, wake_at, events, ready) {
                 return done_at;
             }
         }

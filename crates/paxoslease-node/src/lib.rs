@@ -53,7 +53,7 @@ mod trace;
 mod turn;
 
 pub use config::{
-    AddressError, Config, ConfigError, DurationError, Limits, Listen, LoadError, Timing, Tls,
+    AddressError, Config, ConfigError, DurationError, Limits, Listen, LoadError, Spin, Timing, Tls,
     TomlError, parse_duration,
 };
 pub use node::{Asking, Node, Remote, StartError};

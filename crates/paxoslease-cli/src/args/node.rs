@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use paxoslease_node::{Role, parse_duration};
+use paxoslease_node::{Role, Spin, parse_duration};
 use paxoslease_server::ClientTls;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
@@ -127,17 +127,19 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PPM", env = "PAXOSLEASE_CLOCK_DRIFT_PPM")]
     pub(crate) clock_drift_ppm: Option<u32>,
 
-    /// Threads [default: one per core]
+    /// Threads [default: 1]
     ///
-    /// They divide the names among them. 1 to 256, the same in all nodes.
+    /// They divide the names among them. 1 to 256, the same in all nodes. Measure before you use
+    /// more than one: a request for a name of another thread passes through two.
     #[arg(long, value_name = "N", env = "PAXOSLEASE_SHARDS")]
     pub(crate) shards: Option<u16>,
 
-    /// Poll this long before sleeping [default: 0s]
+    /// Look for work before sleeping: auto, off or a time [default: auto]
     ///
-    /// For example 50us: takes CPU time, and lowers the latency.
-    #[arg(long, value_name = "TIME", env = "PAXOSLEASE_SPIN", value_parser = parse_duration)]
-    pub(crate) spin: Option<Duration>,
+    /// Lowers the latency. A thread stops looking where nothing arrives soon, or where another
+    /// program needs the core. auto looks for up to 50us.
+    #[arg(long, value_name = "TIME", env = "PAXOSLEASE_SPIN")]
+    pub(crate) spin: Option<Spin>,
 
     /// Certificate of this node (PEM); enables TLS
     ///

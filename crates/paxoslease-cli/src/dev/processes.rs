@@ -47,7 +47,6 @@ impl Processes {
             ("--max-lease", &max_lease),
             ("--listen-clients", &node.clients),
             ("--listen-http", &node.http),
-            ("--shards", &"1".to_owned()),
         ] {
             options.extend([option.to_owned(), value.clone()]);
         }

@@ -42,10 +42,10 @@ pub(super) fn config(args: &ServeArgs) -> anyhow::Result<Config> {
     override_with(&mut node.role, &args.role);
     override_with(&mut node.max_lease, &args.max_lease);
     override_with(&mut node.clock_drift_ppm, &args.clock_drift_ppm);
+    override_with(&mut node.shards, &args.shards);
     override_with(&mut node.spin, &args.spin);
     node.listen.peers = args.listen_peers.clone().or(node.listen.peers.take());
     node.data_dir = args.data_dir.clone().or(node.data_dir.take());
-    node.shards = args.shards.or(node.shards.take());
     node.new_cell |= args.new_cell;
     node.reset_stable_record |= args.reset_stable_record;
     node.listen.allow_plaintext |= args.insecure_plaintext;
@@ -143,10 +143,7 @@ pub(super) fn text(config: &Config) -> String {
     if let Some(path) = audit {
         line("audit", &path.display().to_string());
     }
-    match node.shards {
-        Some(shards) => line("shards", &shards.to_string()),
-        None => line("shards", "one per core"),
-    }
+    line("shards", &node.shards.to_string());
     let Limits { leases, names_bytes, .. } = node.limits;
     let memory = u64::from(leases) * Limits::LEASE_BYTES + names_bytes;
     line(

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
-use std::thread;
 
 use paxoslease_core::{Cell, Drift, NodeId, Rules, Ttl};
 use paxoslease_wire::CellName;
@@ -181,13 +180,8 @@ impl Config {
     }
 
     fn checked_shards(&self) -> Result<NonZeroU16, ConfigError> {
-        let Some(shards) = self.shards else {
-            let cores = thread::available_parallelism().map_or(1, usize::from);
-            let cores = u16::try_from(cores).unwrap_or(SHARDS_MAX).min(SHARDS_MAX);
-            return Ok(NonZeroU16::new(cores).expect("a machine has a core"));
-        };
-        let in_bounds = NonZeroU16::new(shards).filter(|shards| shards.get() <= SHARDS_MAX);
-        in_bounds.ok_or(ConfigError::Shards(shards))
+        let in_bounds = NonZeroU16::new(self.shards).filter(|shards| shards.get() <= SHARDS_MAX);
+        in_bounds.ok_or(ConfigError::Shards(self.shards))
     }
 
     fn check_timing(&self) -> Result<(), ConfigError> {

@@ -173,7 +173,7 @@ impl Running {
                 client_listener: clients.take().map(Listener::new),
                 clients: Clients::new(own, front, mailboxes.clone(), waiting, undone),
                 clock: clock.clone(),
-                spin: config.spin,
+                spin: config.spin.most(),
                 disk: writer.as_ref().map(|writer| (Arc::clone(writer), index)),
             })
         };

@@ -3,9 +3,9 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use paxoslease_node::Spin;
 use paxoslease_server::{Config, Server};
 use paxoslease_wire::resp::Value;
 
@@ -29,7 +29,7 @@ impl Served {
         let node = paxoslease_node::Config::new("bench", 1);
         let node = node.peer(1, peers.local_addr()?.to_string()).ephemeral().shards(1);
         // Without spinning, because how often a loop polls in vain depends on the machine.
-        let config = Config::new(node.spin(Duration::ZERO)).listen("127.0.0.1:0", "off");
+        let config = Config::new(node.spin(Spin::Off)).listen("127.0.0.1:0", "off");
         let server = Server::start_on(config, Some(peers))?;
         let socket = TcpStream::connect(server.clients().context("it listens")?)?;
         Ok(Self {

@@ -41,7 +41,7 @@ fn a_configuration_that_cannot_be_used_changes_nothing() {
     assert!(matches!(no_file, ReloadError::Read(_)), "{no_file}");
     let in_clear = refuse(&|config| config.client_tls = ClientTls::Off);
     assert!(matches!(in_clear, ReloadError::Restart(Lasting::Tls)), "{in_clear}");
-    assert!(matches!(refuse(&|config| config.node.shards = Some(0)), ReloadError::Config(_)));
+    assert!(matches!(refuse(&|config| config.node.shards = 0), ReloadError::Config(_)));
     let key = authority.folder.join("node-1.test.paxoslease.key");
     let good = fs::read(&key).expect("a file");
     fs::write(&key, "not a key").expect("written");

@@ -14,7 +14,7 @@ type Way<'a> = (&'static str, &'a dyn Fn(&str) -> Option<u64>);
 
 #[test]
 fn every_way_to_a_name_leads_to_the_same_shard() {
-    let cell = Cell::one_with(|config| config.node.shards = Some(4));
+    let cell = Cell::one_with(|config| config.node.shards = 4);
     let (resp, daemon) = (client(&cell, 0), &cell[0]);
     // Each acquires a name and leaves it held, unless it was held before.
     let takers: [Way<'_>; 3] = [

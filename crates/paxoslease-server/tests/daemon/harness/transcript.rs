@@ -305,7 +305,7 @@ fn set(config: &mut Config, setting: &str) {
         "redis.testing" => config.redis.testing = true,
         "redis.disabled" => config.redis.enabled = false,
         "redis.no-standing" => config.redis.standing = false,
-        "shards=1" => config.node.shards = Some(1),
+        "shards=1" => config.node.shards = 1,
         "audit" => config.audit = Some(audit_path()),
         "persistent" => config.node.ephemeral = false,
         "impatient" => config.node.timing.request_timeout = Duration::from_millis(50),

@@ -315,7 +315,7 @@ fn observe_limits(observer: &mut Observer) {
     let cell = Cell::first_of_three(|config| {
         config.node.limits.inflight = 1;
         config.node.timing.request_timeout = Duration::from_secs(3600);
-        config.node.shards = Some(1);
+        config.node.shards = 1;
     });
     let member = &cell[0];
     // While this request waits for a majority, every other exceeds the limit.

@@ -56,7 +56,7 @@ fn a_watcher_that_never_reads_is_disconnected() {
 
 #[test]
 fn a_slow_watcher_is_told_how_much_it_missed() {
-    let cell = Cell::one_with(|config| config.node.shards = Some(1));
+    let cell = Cell::one_with(|config| config.node.shards = 1);
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.set_recv_buffer_size(4096).expect("a small one");
     socket.connect(&cell[0].http().into()).expect("it listens");

@@ -47,7 +47,7 @@ fn redis_cli(cell: &Cell, node: usize, args: &[&str]) -> String {
 #[test]
 fn redis_cli_is_the_debugger() {
     // With one shard there is one page.
-    let cell = Cell::three_with(|config| config.node.shards = Some(1));
+    let cell = Cell::three_with(|config| config.node.shards = 1);
     assert_eq!(redis_cli(&cell, 0, &["PING"]), "PONG");
     let granted = redis_cli(&cell, 0, &["LEASE.ACQUIRE", "a", "60000", "HOLDER", "me"]);
     let lines: Vec<&str> = granted.lines().collect();

@@ -49,7 +49,7 @@ fn pages_of_lists_in_a_pipeline_are_answered_one_by_one() {
 
 #[test]
 fn replies_kept_behind_a_waiting_acquire_count_as_unread() {
-    let cell = Cell::three_with(|config| config.node.shards = Some(1));
+    let cell = Cell::three_with(|config| config.node.shards = 1);
     let (mut holder, mut client) = (cell[0].client(), cell[1].client());
     let (name, owner) = ("n".repeat(512), "h".repeat(256));
     holder.acquire("taken");
