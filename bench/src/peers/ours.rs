@@ -29,16 +29,10 @@ pub struct OursSettings {
 }
 
 impl OursSettings {
-    /// Nodes with these options, and one shard each, so that a node is one thread.
-    pub fn single(options: &str) -> Self {
-        let options = format!("--shards 1 {options}");
+    /// The default settings of a user, which include HTTP, and these options.
+    pub fn new(options: &str) -> Self {
         let options = options.split_whitespace().map(str::to_owned).collect();
-        Self { options, has_http: false, ..Self::shipped() }
-    }
-
-    /// The default settings of a user, which include HTTP.
-    pub fn shipped() -> Self {
-        Self { options: Vec::new(), nodes: NODES_MAX, has_clients: true, has_http: true, tls: None }
+        Self { options, nodes: NODES_MAX, has_clients: true, has_http: true, tls: None }
     }
 }
 

@@ -52,6 +52,7 @@ pub(crate) fn all(quick: bool) -> Vec<Case> {
     let others = [
         Case::new(Pairs, 64).spread(),
         Case::new(Pairs, 512).spread(),
+        Case::new(Awake, 1),
         Case::new(Awake, 64),
         Case::new(OwnConnections, 64),
         Case::new(OwnConnections, 512),
@@ -78,6 +79,13 @@ impl Case {
     /// The same load on one member, for the comparison with a single server.
     pub(crate) const fn to_one(self) -> Self {
         Self { spread: false, ..self }
+    }
+
+    /// Its name in `--only` and in the goals, such as `pairs-512-spread`.
+    pub(crate) fn name(self) -> String {
+        let what = serde_json::to_value(self.what).expect("a plain word");
+        let what = what.as_str().expect("a plain word");
+        format!("{what}-{}{}", self.in_flight, if self.spread { "-spread" } else { "" })
     }
 
     /// Whether variants of a service run it too.
@@ -126,7 +134,7 @@ impl Case {
     }
 }
 
-/// The title that `--only` matches.
+/// The title on the page.
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.in_flight;

@@ -27,9 +27,10 @@ pub(crate) fn fill(page: &mut Page, figures: &Figures) {
     rates(page, figures, "pairs_spread", &spread);
     curve(page, figures);
     rates(page, figures, "own_connections", &[("64 clients", own(64)), ("512 clients", own(512))]);
-    rates(page, figures, "awake", &[("64 in flight", Case::new(What::Awake, 64))]);
+    let awake = |in_flight| Case::new(What::Awake, in_flight);
+    rates(page, figures, "awake", &[("1 in flight", awake(1)), ("64", awake(64))]);
     rates(page, figures, "contended", &[("64 in flight", Case::new(What::Mixed, 64))]);
-    latency(page, figures, &some);
+    latency(page, figures, &[&some[..], &[("1, cores awake", awake(1))]].concat());
     let some = [("64 in flight", renewals(64)), ("512 in flight", renewals(512))];
     rates(page, figures, "renewals", &some);
     handovers(page, figures);
@@ -38,13 +39,12 @@ pub(crate) fn fill(page: &mut Page, figures: &Figures) {
         ("pair, 64", pairs(64)),
         ("pair, 512", pairs(512)),
         ("pair, a connection each, 64", own(64)),
+        ("renewal, 64", renewals(64)),
+        ("renewal, 512", renewals(512)),
     ];
     let head = |name: &str| vec![name.to_owned()];
     table(page, figures, "cost", &some, head, |side, case| {
-        let cost = |row: &Row| {
-            let load = row.median(|turn| turn.load_cpu_us);
-            format!("{} + {}", micros(row.median(|turn| turn.cpu_us)), micros(load))
-        };
+        let cost = |row: &Row| micros(row.median(|turn| turn.cpu_us));
         vec![figures.row(side, case).map(cost).unwrap_or_default()]
     });
 }
@@ -68,11 +68,12 @@ fn table(
     page.table(name, &head, rows);
 }
 
-/// Rates with their range, and their ratio to one Redis under the same load.
+/// Rates with their range, their ratio to one Redis under the same load, and the cost of the load.
 fn rates(page: &mut Page, figures: &Figures, name: &str, cases: &[(&str, Case)]) {
     let is_renewal = |case: Case| case.what == What::Renewals;
     let unit = if is_renewal(cases[0].1) { "renewals/s" } else { "pairs/s" };
-    let head = |case: &str| vec![format!("{case}: {unit}"), "beside Redis".to_owned()];
+    let head =
+        |case: &str| vec![format!("{case}: {unit}"), "beside Redis".into(), "generator".into()];
     table(page, figures, name, cases, head, |side, case| {
         let rate = figures.row(side, case).and_then(|row| row.spread(per_second));
         let ratio = figures.ratio((side, case), (Side::Redis, case.to_one()), per_second);
@@ -82,8 +83,15 @@ fn rates(page: &mut Page, figures: &Figures, name: &str, cases: &[(&str, Case)])
             Some(ratio) => with_range(ratio, three_digits),
             None => String::new(),
         };
-        vec![rate.map(|rate| with_range(rate, count)).unwrap_or_default(), beside]
+        let rate = rate.map(|rate| with_range(rate, count)).unwrap_or_default();
+        vec![rate, beside, generator(figures, side, case)]
     });
+}
+
+/// The processor time of the load generator per operation.
+fn generator(figures: &Figures, side: Side, case: Case) -> String {
+    let row = figures.row(side, case);
+    row.map(|row| micros(row.median(|turn| turn.load_cpu_us))).unwrap_or_default()
 }
 
 fn headline(page: &mut Page, figures: &Figures) {
@@ -128,16 +136,21 @@ fn handovers(page: &mut Page, figures: &Figures) {
         ("128 clients", case(128)),
         ("128, spread", case(128).spread()),
     ];
-    let head = |case: &str| vec![format!("{case}: hand-overs/s"), "shares".to_owned()];
-    table(page, figures, "handovers", &cases, head, |side, case| {
-        let row = figures.row(side, case);
-        let rate = row.and_then(|row| row.spread(per_second));
-        let shares = row.and_then(Row::unevenness);
-        vec![
-            rate.map(|rate| with_range(rate, count)).unwrap_or_default(),
-            shares.map(unevenness).unwrap_or_default(),
-        ]
-    });
+    let head = |case: &str| {
+        let first = format!("{case}: hand-overs/s");
+        [&first, "generator", "shares", "wait: p50", "p99", "longest"].map(str::to_owned).into()
+    };
+    for (name, cases) in [("handovers", &cases[..2]), ("handovers_many", &cases[2..])] {
+        table(page, figures, name, cases, head, |side, case| {
+            let row = figures.row(side, case);
+            let rate = row.and_then(|row| row.spread(per_second));
+            let rate = rate.map(|rate| with_range(rate, count)).unwrap_or_default();
+            let shares = row.and_then(Row::unevenness).map(unevenness).unwrap_or_default();
+            let waits = row.and_then(Row::waits_us).map(|waits| waits.map(micros));
+            let cells = vec![rate, generator(figures, side, case), shares];
+            cells.into_iter().chain(waits.unwrap_or_default()).collect()
+        });
+    }
     let bars = figures.sides().into_iter().filter_map(|side| {
         let row = figures.row(side, case(16))?;
         let (value, shares) = (row.median(per_second), row.unevenness()?);

@@ -18,8 +18,8 @@ use super::{ScalePlan, await_success, await_vote, pairs};
 use crate::figures::rounded;
 use crate::side::Side;
 
-const SIDES: [Side; 6] =
-    [Side::OursDefault, Side::Ours, Side::OursSpinning, Side::Redlock, Side::ZooKeeper, Side::Etcd];
+const SIDES: [Side; 5] =
+    [Side::Ours, Side::OursBlocking, Side::Redlock, Side::ZooKeeper, Side::Etcd];
 const IN_FLIGHT: u32 = 16;
 const CONNECTIONS: u32 = 6;
 /// Short, so that a killed PaxosLease node votes again soon.

@@ -13,7 +13,7 @@ use crate::side::Side;
 
 const HELD: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 const QUICK_POINTS: usize = 3;
-const SIDES: [Side; 3] = [Side::Redis, Side::OursDefault, Side::Ours];
+const SIDES: [Side; 2] = [Side::Redis, Side::Ours];
 const IN_FLIGHT: u32 = 512;
 const SPAN: Duration = Duration::from_secs(1);
 const WARMUP: Duration = Duration::from_millis(250);

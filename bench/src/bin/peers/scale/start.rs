@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{HELD_FOR, ScalePlan, await_success, await_vote, fill, millis, pairs};
 use crate::side::Side;
 
-const SIDES: [Side; 6] =
-    [Side::OursDefault, Side::Ours, Side::Redis, Side::Redlock, Side::ZooKeeper, Side::Etcd];
+const SIDES: [Side; 5] = [Side::Ours, Side::Redis, Side::Redlock, Side::ZooKeeper, Side::Etcd];
 /// How long a killed node does not vote.
 pub(crate) const MAX_LEASE: Duration = Duration::from_secs(2);
 const IN_FLIGHT: u32 = 16;
