@@ -111,9 +111,10 @@ impl Figures {
         self.rows.iter().find(|row| (row.side, row.case) == (side, case))
     }
 
-    /// The measured sides, in the order of the tables.
+    /// The measured sides, in the order of the tables, without those that have their own table.
     pub(crate) fn sides(&self) -> Vec<Side> {
-        Side::all().filter(|side| self.rows.iter().any(|row| row.side == *side)).collect()
+        let sides = Side::all().filter(|side| !side.is_secured());
+        sides.filter(|side| self.rows.iter().any(|row| row.side == *side)).collect()
     }
 
     /// The ratio of two rows, computed within each round.

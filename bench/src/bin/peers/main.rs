@@ -66,12 +66,17 @@ enum Task {
     /// Keeps a core busy until its input ends
     #[command(hide = true)]
     Busy { core: usize },
+    /// Runs a load with the Rust client
+    #[command(hide = true)]
+    Client,
 }
 
 fn main() -> Result<()> {
     let cli = Cli::parse();
-    if let Some(Task::Busy { core }) = cli.task {
-        return cores::keep_busy(core);
+    match cli.task {
+        Some(Task::Busy { core }) => return cores::keep_busy(core),
+        Some(Task::Client) => return scale::run_rust_client(),
+        None => {}
     }
     let folder = cli.folder.as_deref().unwrap_or(FOLDER.as_ref());
     if cli.render {

@@ -1,8 +1,9 @@
 //! Services with many leases, and with faults: leases held, renewed and expiring, a killed member,
-//! a start, a busy neighbour.
+//! a start, a busy neighbour, client libraries.
 //!
 //! Each part starts its own processes, measures in its own rounds and returns rows for the page.
 
+mod clients;
 mod failover;
 mod growth;
 mod idle;
@@ -22,6 +23,7 @@ use paxoslease_rig::Process;
 use paxoslease_rig::clock::{now, sleep};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::clients::{AT_ONCE, ClientRow, run_rust_client};
 pub(crate) use self::failover::{Clients, MAX_LEASE as FAILOVER_MAX_LEASE, TTL as FAILOVER_TTL};
 pub(crate) use self::memory::MemoryRow;
 pub(crate) use self::neighbour::Beside;
@@ -39,13 +41,14 @@ const READY_MAX: Duration = Duration::from_secs(60);
 /// Its name in `--only`, and the measurement, which adds its rows to the figures.
 type Part = (&'static str, fn(&ScalePlan, &mut ScaleFigures) -> Result<()>);
 
-pub(crate) const PARTS: [Part; 8] = [
+pub(crate) const PARTS: [Part; 9] = [
     ("memory", |p, all| memory::measure(p).map(|rows| all.memory = rows)),
     ("growth", |p, all| growth::measure(p).map(|rows| all.growth = rows)),
     ("renewed", |p, all| renewed::measure(p).map(|rows| all.renewed = rows)),
     ("stalls", |p, all| stalls::measure(p).map(|rows| all.stalls = rows)),
     ("failover", |p, all| failover::measure(p).map(|rows| all.failover = rows)),
     ("start", |p, all| start::measure(p).map(|rows| all.start = rows)),
+    ("clients", |p, all| clients::measure(p).map(|rows| all.clients = rows)),
     ("idle", |p, all| idle::measure(p).map(|rows| all.idle = rows)),
     ("neighbour", |p, all| neighbour::measure(p).map(|rows| all.neighbour = rows)),
 ];
@@ -65,6 +68,7 @@ pub(crate) struct ScaleFigures {
     pub(crate) stalls: Vec<stalls::StallsRow>,
     pub(crate) failover: Vec<failover::FailoverRow>,
     pub(crate) start: Vec<start::StartRow>,
+    pub(crate) clients: Vec<clients::ClientRow>,
     pub(crate) idle: Vec<idle::IdleRow>,
     pub(crate) neighbour: Vec<neighbour::NeighbourRow>,
 }

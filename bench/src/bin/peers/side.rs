@@ -19,6 +19,9 @@ pub(crate) enum Side {
     /// Its threads sleep as soon as they have nothing to do.
     OursBlocking,
     OursTwoShards,
+    OursTokens,
+    OursTls,
+    OursTlsTokens,
     ZooKeeper,
     ZooKeeperInMemory,
     Etcd,
@@ -55,6 +58,9 @@ impl Side {
             Self::Ours => (Ours, "PaxosLease x 3", GREEN, Circle),
             Self::OursBlocking => (Ours, "PaxosLease x 3, blocking", GREEN, Circle),
             Self::OursTwoShards => (Ours, "PaxosLease x 3, two shards", GREEN, Diamond),
+            Self::OursTokens => (Ours, "PaxosLease x 3, tokens", GREEN, Circle),
+            Self::OursTls => (Ours, "PaxosLease x 3, TLS", GREEN, Circle),
+            Self::OursTlsTokens => (Ours, "PaxosLease x 3, TLS and tokens", GREEN, Circle),
             Self::ZooKeeper => (Zookeeper, "ZooKeeper x 3", PURPLE, Diamond),
             Self::ZooKeeperInMemory => (Zookeeper, "ZooKeeper x 3, on tmpfs", PURPLE, Diamond),
             Self::Etcd => (Etcd, "etcd x 3", BLUE, Square),
@@ -82,6 +88,12 @@ impl Side {
     /// Whether it is another side with other settings: it runs fewer cases.
     pub(crate) const fn is_variant(self) -> bool {
         matches!(self, Self::OursTwoShards | Self::ZooKeeperInMemory | Self::EtcdInMemory)
+            || self.is_secured()
+    }
+
+    /// Whether it is only compared with the cell without TLS and tokens.
+    pub(crate) const fn is_secured(self) -> bool {
+        matches!(self, Self::OursTokens | Self::OursTls | Self::OursTlsTokens)
     }
 
     /// Whether its members are busy without clients, so that they are stopped between their turns.
@@ -108,6 +120,7 @@ impl Side {
         let is_wanted = match self {
             // Whether a second thread helps where there is work for it.
             Self::OursTwoShards => case.what == What::Pairs && [64, 512].contains(&case.in_flight),
+            _ if self.is_secured() => case.what == What::Pairs && case.is_headline(),
             _ => !self.is_variant() || case.is_headline(),
         };
         is_wanted
@@ -121,19 +134,27 @@ impl Side {
             Self::Redlock => Box::new(Redis::start::<3>()?),
             Self::ZooKeeper => Box::new(ZooKeeper::start(Storage::Disk)?),
             Self::ZooKeeperInMemory => Box::new(ZooKeeper::start(Storage::Memory)?),
-            Self::Ours | Self::OursBlocking | Self::OursTwoShards => {
-                Box::new(Ours::start(self.settings_of_ours())?)
-            }
+            Self::Ours
+            | Self::OursBlocking
+            | Self::OursTwoShards
+            | Self::OursTokens
+            | Self::OursTls
+            | Self::OursTlsTokens => Box::new(Ours::start(self.settings_of_ours())?),
             Self::Etcd => Box::new(Etcd::start(Storage::Disk)?),
             Self::EtcdInMemory => Box::new(Etcd::start(Storage::Memory)?),
         })
     }
 
     pub(crate) fn settings_of_ours(self) -> OursSettings {
-        match self {
-            Self::OursBlocking => OursSettings::new("--spin off"),
-            Self::OursTwoShards => OursSettings::new("--shards 2"),
-            _ => OursSettings::new(""),
+        let options = match self {
+            Self::OursBlocking => "--spin off",
+            Self::OursTwoShards => "--shards 2",
+            _ => "",
+        };
+        OursSettings {
+            tls: matches!(self, Self::OursTls | Self::OursTlsTokens).then_some("server"),
+            has_tokens: matches!(self, Self::OursTokens | Self::OursTlsTokens),
+            ..OursSettings::new(options)
         }
     }
 }

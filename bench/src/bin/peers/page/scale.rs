@@ -10,8 +10,8 @@ use super::lines;
 use super::numbers::{count, micros, percent, three_digits, with_range};
 use crate::figures::Spread;
 use crate::scale::{
-    After, Beside, Clients, FAILOVER_MAX_LEASE, FAILOVER_TTL, Latency, MemoryRow, Phase,
-    START_MAX_LEASE, ScaleFigures,
+    AT_ONCE, After, Beside, ClientRow, Clients, FAILOVER_MAX_LEASE, FAILOVER_TTL, Latency,
+    MemoryRow, Phase, START_MAX_LEASE, ScaleFigures,
 };
 use crate::side::Side;
 
@@ -22,6 +22,7 @@ pub(crate) fn fill(page: &mut Page, scale: &ScaleFigures) {
     stalls(page, scale);
     failover(page, scale);
     start(page, scale);
+    clients(page, scale);
     idle(page, scale);
     neighbour(page, scale);
 }
@@ -124,15 +125,16 @@ fn renewed(page: &mut Page, scale: &ScaleFigures) {
     };
     let rows = scale.renewed.iter().flat_map(|row| {
         let title = row.side.title();
-        let none = [String::new(), count(row.pairs_alone_per_second)];
-        let rates = [count(row.renewals_per_second), count(row.pairs_per_second)];
+        let [alone, beside] = row.load_cpu_us.map(|cpu| cpu.map(micros)).unwrap_or_default();
+        let none = [String::new(), count(row.pairs_alone_per_second), alone];
+        let rates = [count(row.renewals_per_second), count(row.pairs_per_second), beside];
         [(format!("{title}, alone"), none, &row.alone), (title.to_owned(), rates, &row.beside)].map(
             |(title, rates, latency)| {
                 std::iter::once(title).chain(rates).chain(cells(latency)).collect()
             },
         )
     });
-    let head = ["", "renewals/s", "pairs/s", "p50", "p99", "p99.9", "longest"];
+    let head = ["", "renewals/s", "pairs/s", "generator", "p50", "p99", "p99.9", "longest"];
     page.table("renewed", &head, rows);
 }
 
@@ -193,6 +195,7 @@ fn start(page: &mut Page, scale: &ScaleFigures) {
         let after = match row.after {
             After::Nothing => "a new cell",
             After::Kill => "a member after `kill -9`",
+            After::KillAll => "all members after `kill -9`",
             After::Stop => "a member after a clean stop",
         };
         let held = match row.held {
@@ -204,6 +207,33 @@ fn start(page: &mut Page, scale: &ScaleFigures) {
     });
     page.table("start", &["", "serves after", "votes after"], rows);
     page.set("start_max_lease", seconds(START_MAX_LEASE));
+}
+
+fn clients(page: &mut Page, scale: &ScaleFigures) {
+    let rows = scale.clients.iter().map(|row| {
+        let on_redis = |other: &&ClientRow| {
+            other.library == row.library && other.side == Side::Redis && row.side != Side::Redis
+        };
+        let on_redis = scale.clients.iter().find(on_redis);
+        let mut cells = vec![format!("{}, on {}", row.version, row.side.title())];
+        for (at, load) in row.loads.iter().enumerate() {
+            let ratio =
+                on_redis.and_then(|other| beside(&load.per_second, &other.loads[at].per_second));
+            cells.extend([
+                spread(&load.per_second, count),
+                ratio.map(|ratio| with_range(ratio, three_digits)).unwrap_or_default(),
+                median(&load.p50_us).map(micros).unwrap_or_default(),
+                median(&load.cpu_us).map(micros).unwrap_or_default(),
+            ]);
+        }
+        cells
+    });
+    let mut head = vec![String::new()];
+    for clients in AT_ONCE {
+        head.push(format!("{clients} at a time: pairs/s"));
+        head.extend(["beside Redis", "p50", "client"].map(str::to_owned));
+    }
+    page.table("clients", &head, rows);
 }
 
 fn idle(page: &mut Page, scale: &ScaleFigures) {

@@ -23,6 +23,7 @@ pub(crate) fn fill(page: &mut Page, figures: &Figures) {
     headline(page, figures);
     let some = [("1 in flight", pairs(1)), ("64", pairs(64)), ("512", pairs(512))];
     rates(page, figures, "pairs", &some);
+    security(page, figures, &some);
     let spread = [("64, spread", pairs(64).spread()), ("512, spread", pairs(512).spread())];
     rates(page, figures, "pairs_spread", &spread);
     curve(page, figures);
@@ -49,6 +50,34 @@ pub(crate) fn fill(page: &mut Page, figures: &Figures) {
     });
 }
 
+/// What TLS and tokens cost, beside the same cell without them.
+fn security(page: &mut Page, figures: &Figures, cases: &[(&str, Case)]) {
+    let head = |case: &str| {
+        let first = format!("{case}: pairs/s");
+        [&first, "factor", "processor time", "generator"].map(str::to_owned).into()
+    };
+    let secured = Side::all().filter(|side| side.is_secured());
+    let secured: Vec<Side> =
+        secured.filter(|side| figures.row(*side, cases[0].1).is_some()).collect();
+    if secured.is_empty() {
+        return;
+    }
+    let sides = [&[Side::Ours], &secured[..]].concat();
+    table_of(page, sides, "security", cases, head, |side, case| {
+        let row = figures.row(side, case);
+        let rate = row.and_then(|row| row.spread(per_second));
+        let ratio = figures.ratio((side, case), (Side::Ours, case), per_second);
+        let ratio = ratio.filter(|_| side != Side::Ours);
+        let cost = row.map(|row| micros(row.median(|turn| turn.cpu_us)));
+        vec![
+            rate.map(|rate| with_range(rate, count)).unwrap_or_default(),
+            ratio.map(|ratio| with_range(ratio, three_digits)).unwrap_or_default(),
+            cost.unwrap_or_default(),
+            generator(figures, side, case),
+        ]
+    });
+}
+
 /// A row for each side that has any of these cases. A case has one or more columns.
 fn table(
     page: &mut Page,
@@ -58,9 +87,20 @@ fn table(
     head_of: impl Fn(&str) -> Vec<String>,
     cells: impl Fn(Side, Case) -> Vec<String>,
 ) {
+    table_of(page, figures.sides(), name, cases, head_of, cells);
+}
+
+fn table_of(
+    page: &mut Page,
+    sides: Vec<Side>,
+    name: &str,
+    cases: &[(&str, Case)],
+    head_of: impl Fn(&str) -> Vec<String>,
+    cells: impl Fn(Side, Case) -> Vec<String>,
+) {
     let mut head = vec![String::new()];
     head.extend(cases.iter().flat_map(|(case, _)| head_of(case)));
-    let rows = figures.sides().into_iter().filter_map(|side| {
+    let rows = sides.into_iter().filter_map(|side| {
         let cells: Vec<String> = cases.iter().flat_map(|(_, case)| cells(side, *case)).collect();
         let has_some = cells.iter().any(|cell| !cell.is_empty());
         has_some.then(|| std::iter::once(side.title().to_owned()).chain(cells).collect())
