@@ -109,7 +109,10 @@ impl Service for Ours {
     }
 
     fn settings(&self) -> String {
-        let mut chosen = self.settings.options.clone();
+        let mut chosen = Vec::new();
+        if !self.settings.options.is_empty() {
+            chosen.push(self.settings.options.join(" "));
+        }
         if !self.settings.has_http {
             chosen.push("--listen-http off".to_owned());
         }

@@ -120,6 +120,7 @@ impl Side {
         let is_wanted = match self {
             // Whether a second thread helps where there is work for it.
             Self::OursTwoShards => case.what == What::Pairs && [64, 512].contains(&case.in_flight),
+            Self::OursBlocking => case.has_goal(),
             _ if self.is_secured() => case.what == What::Pairs && case.is_headline(),
             _ => !self.is_variant() || case.is_headline(),
         };

@@ -170,12 +170,8 @@ fn drawn(title: &str, label: &'static str, mut each: Vec<Bar>) -> Option<(String
 
 fn handovers(page: &mut Page, figures: &Figures) {
     let case = |clients| Case::new(What::Handovers, clients);
-    let cases = [
-        ("16 clients", case(16)),
-        ("16, spread", case(16).spread()),
-        ("128 clients", case(128)),
-        ("128, spread", case(128).spread()),
-    ];
+    let cases =
+        [("16 clients", case(16)), ("16, spread", case(16).spread()), ("128 clients", case(128))];
     let head = |case: &str| {
         let first = format!("{case}: hand-overs/s");
         [&first, "generator", "shares", "wait: p50", "p99", "longest"].map(str::to_owned).into()

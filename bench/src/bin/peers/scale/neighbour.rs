@@ -66,7 +66,7 @@ pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<NeighbourRow>> {
             NeighbourRow { case, rate, blocking, ours }
         })
         .into();
-    for round in 0..plan.pick(1, 4) {
+    for round in 0..plan.pick(1, 3) {
         for row in &mut rows {
             eprintln!("{}, beside a busy neighbour", row.case);
             let load = Load { rate: row.rate, ..row.case.load(span, WARMUP) };

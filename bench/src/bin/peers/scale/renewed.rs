@@ -21,7 +21,7 @@ const QUICK_LEASES: u32 = 100_000;
 const TTL: Duration = Duration::from_secs(30);
 const PAIRS_PER_SECOND: f64 = 10_000.0;
 const WARMUP: Duration = Duration::from_secs(1);
-const SIDES: [Side; 3] = [Side::Redis, Side::Ours, Side::OursBlocking];
+const SIDES: [Side; 2] = [Side::Redis, Side::Ours];
 /// How much longer the renewals last than the pairs.
 const AROUND: Duration = Duration::from_secs(3);
 const IN_FLIGHT: u32 = 512;

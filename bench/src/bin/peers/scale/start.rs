@@ -50,10 +50,7 @@ pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<StartRow>> {
     let mut rows = Vec::new();
     for side in plan.among(&SIDES) {
         eprintln!("{}: starts", side.title());
-        let turns = match side {
-            Side::ZooKeeper | Side::Etcd => plan.pick(1, 3),
-            _ => plan.pick(1, 5),
-        };
+        let turns = plan.pick(1, 3);
         let mut cold = StartRow::new(side, After::Nothing, 0);
         for _ in 0..turns {
             let began_at = now();
