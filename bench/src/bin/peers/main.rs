@@ -16,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use paxoslease_bench::cores;
 use paxoslease_rig::clock::now;
@@ -47,7 +47,8 @@ struct Cli {
     render: bool,
     /// Only these loads and parts
     ///
-    /// A load is `pairs-64` or `handovers-16-spread`; `pairs` means all loads of this kind.
+    /// A load is `pairs-64` or `handovers-16-spread`; `pairs` means all loads of this kind. A part
+    /// is `start` or `clients`. A name that does not exist shows all names.
     #[arg(long, value_delimiter = ',', value_name = "LOAD,...")]
     only: Vec<String>,
     /// Only these services
@@ -86,7 +87,8 @@ fn main() -> Result<()> {
     interrupt::watch(|| {})?;
     let figures = cli.measure()?;
     // Sides are compared within a round, so the page has the figures of one whole run.
-    let is_whole = !cli.quick && cli.only.is_empty() && cli.services.is_empty();
+    let is_part = cli.quick || cli.rounds.is_some();
+    let is_whole = !is_part && cli.only.is_empty() && cli.services.is_empty();
     if is_whole || cli.folder.is_some() {
         let path = folder.join(FIGURES);
         fs::create_dir_all(path.parent().unwrap_or(folder))?;
@@ -116,9 +118,10 @@ impl Cli {
         let parts = scale::PARTS.iter().map(|(part, _)| (*part).to_owned());
         let names: Vec<String> = cases.chain(parts).collect();
         let is_known = |only: &&String| names.iter().any(|name| is_meant(name, only));
-        let unknown = self.only.iter().find(|only| !is_known(only));
-        ensure!(unknown.is_none(), "no load {unknown:?}; there are {}", names.join(", "));
-        Ok(())
+        match self.only.iter().find(|only| !is_known(only)) {
+            Some(unknown) => bail!("no load or part {unknown}; there are {}", names.join(", ")),
+            None => Ok(()),
+        }
     }
 
     fn measure(&self) -> Result<Figures> {
