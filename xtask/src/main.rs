@@ -109,11 +109,9 @@ enum Task {
     },
 }
 
-/// Each is a binary of that name in `bench/`, except the clients and Python.
+/// Each is a binary of that name in `bench/`, except Python.
 #[derive(Clone, Copy, ValueEnum)]
 enum Suite {
-    /// Redis lock libraries on Redis and on a cell; writes the figures in docs/redis.md
-    Clients,
     /// What hostile clients and peers cost the others, and an idle connection the node
     Hostile,
     /// The Python package beside redis-py; writes the figures in docs/python.md
@@ -169,11 +167,10 @@ fn run(task: Task) -> anyhow::Result<()> {
         }
         Task::Bench { suite, args } => {
             if matches!(suite, Suite::Peers) {
-                install::ensure("redis etcd zookeeper")?;
+                install::ensure("redis etcd zookeeper pip redis-py npm ioredis")?;
             }
             build_node()?;
             match suite {
-                Suite::Clients => return redis::bench(args),
                 Suite::Python => return python::bench(args),
                 Suite::Hostile | Suite::Peers => {}
             }

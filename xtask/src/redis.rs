@@ -1,5 +1,4 @@
-//! Redis lock libraries of other languages against a real cell (`tests/redis`): their tests, and
-//! the comparison with Redis.
+//! Redis lock libraries of other languages against a real cell (`tests/redis`).
 //!
 //! The programs there start the cells and install the libraries under `target/redis`.
 
@@ -15,10 +14,4 @@ pub(crate) fn run(args: Vec<String>) -> anyhow::Result<()> {
     install::ensure("venv npm redis")?;
     cargo(["build"]).args(AS_TESTED.split_whitespace()).run()?;
     Invocation::new("python3", ["tests/redis/run.py"]).args(args).run()
-}
-
-/// The same library on Redis and on a cell. The binary is built already.
-pub(crate) fn bench(args: Vec<String>) -> anyhow::Result<()> {
-    install::ensure("venv npm redis")?;
-    Invocation::new("python3", ["tests/redis/bench.py"]).args(args).run()
 }

@@ -6,12 +6,22 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use paxoslease_client::Tls;
-use paxoslease_load::{Extent, Plan, Report};
+use paxoslease_load::{Extent, Plan, Report, Secret};
 
 use super::{Service, Target, addresses, connected, grant_one, pairs, started, version_of};
 use paxoslease_rig::{Certificates, Folder, Process, free_ports, paxoslease_beside_this};
 
 const NODES_MAX: usize = 3;
+/// In the folder of a cell with tokens.
+const CONFIG: &str = "access.toml";
+const TOKEN: &str = "benchmark";
+/// Allows the token everything.
+const ACCESS: &str = r#"cell = "default"
+[[access]]
+token_sha256 = "0e89820860c342f2c7ec694d144023b10301c2accdd078cb5167a06d0c3d5bcc"
+names = ["*"]
+may = ["acquire", "read", "admin"]
+"#;
 
 /// How PaxosLease nodes are started.
 #[derive(Clone, Debug)]
@@ -26,19 +36,16 @@ pub struct OursSettings {
     pub has_http: bool,
     /// The value of `--tls-clients`; `None` if nodes do not even use TLS with each other.
     pub tls: Option<&'static str>,
+    /// Whether clients need a token.
+    pub has_tokens: bool,
 }
 
 impl OursSettings {
-    /// Nodes with these options, and one shard each, so that a node is one thread.
-    pub fn single(options: &str) -> Self {
-        let options = format!("--shards 1 {options}");
+    /// The default settings of a user, which include HTTP, and these options.
+    pub fn new(options: &str) -> Self {
         let options = options.split_whitespace().map(str::to_owned).collect();
-        Self { options, has_http: false, ..Self::shipped() }
-    }
-
-    /// The default settings of a user, which include HTTP.
-    pub fn shipped() -> Self {
-        Self { options: Vec::new(), nodes: NODES_MAX, has_clients: true, has_http: true, tls: None }
+        let (has_clients, has_http, tls, has_tokens) = (true, true, None, false);
+        Self { options, nodes: NODES_MAX, has_clients, has_http, tls, has_tokens }
     }
 }
 
@@ -63,6 +70,9 @@ impl Ours {
         let (peers, clients, http) = (ports()?, ports()?, ports()?);
         let make = || Certificates::make(&binary, "default", nodes, folder.join("certs"));
         let certificates = settings.tls.is_some().then(make).transpose()?;
+        if settings.has_tokens {
+            std::fs::write(folder.join(CONFIG), ACCESS)?;
+        }
         let none = Vec::new();
         started(
             Self { settings, binary, peers, clients, http, certificates, nodes: none, folder },
@@ -83,6 +93,13 @@ impl Ours {
         let made = self.certificates.as_ref();
         Ok(made.map(|made| Tls::from_ca_file(made.authority())).transpose()?)
     }
+
+    /// With what the nodes require of clients.
+    fn secured(&self, plan: Plan) -> Result<Plan> {
+        let is_encrypted = self.settings.tls.is_some_and(|clients| clients != "off");
+        let token = self.settings.has_tokens.then(|| Secret(TOKEN.to_owned()));
+        Ok(Plan { tls: self.tls()?.filter(|_| is_encrypted), token, ..plan })
+    }
 }
 
 impl Service for Ours {
@@ -92,11 +109,20 @@ impl Service for Ours {
     }
 
     fn settings(&self) -> String {
-        let mut chosen = self.settings.options.clone();
+        let mut chosen = Vec::new();
+        if !self.settings.options.is_empty() {
+            chosen.push(self.settings.options.join(" "));
+        }
         if !self.settings.has_http {
             chosen.push("--listen-http off".to_owned());
         }
-        if chosen.is_empty() { "defaults".to_owned() } else { chosen.join(" ") }
+        if let Some(clients) = self.settings.tls {
+            chosen.push(format!("TLS between nodes, --tls-clients {clients}"));
+        }
+        if self.settings.has_tokens {
+            chosen.push("an entry of [[access]]".to_owned());
+        }
+        if chosen.is_empty() { "defaults".to_owned() } else { chosen.join("; ") }
     }
 
     fn members(&self) -> &[Process] {
@@ -123,6 +149,10 @@ impl Service for Ours {
         if let (Some(certificates), Some(clients)) = (&self.certificates, self.settings.tls) {
             certificates.add_options(&mut command, node + 1, clients);
         }
+        if self.settings.has_tokens {
+            command.arg("--config").arg(self.folder.join(CONFIG));
+            command.args(self.certificates.is_none().then_some("--peers-out-of-reach"));
+        }
         let is_new = self.nodes.get(node).is_none();
         command.args(is_new.then_some("--new-cell"));
         Process::spawn(command, &self.folder.join(format!("{}.log", node + 1)))
@@ -133,8 +163,7 @@ impl Service for Ours {
             return Ok(TcpStream::connect(&self.http_endpoints()[node]).map(drop)?);
         }
         let plan = connected(&pairs(1, 1, Extent::Count(1)), addresses(&self.clients[node..=node]));
-        let is_encrypted = self.settings.tls.is_some_and(|clients| clients != "off");
-        grant_one(Plan { tls: self.tls()?.filter(|_| is_encrypted), ..plan })
+        grant_one(self.secured(plan)?)
     }
 
     fn run(&self, plan: &Plan, target: Target) -> Result<Report> {
@@ -147,7 +176,7 @@ impl Service for Ours {
                 plan.connections = 1;
             }
         }
-        Ok(paxoslease_load::run(&plan, &mut |_| {})?)
+        Ok(paxoslease_load::run(&self.secured(plan)?, &mut |_| {})?)
     }
 
     fn http_endpoints(&self) -> Vec<String> {

@@ -40,6 +40,8 @@ pub(crate) struct Counters {
     /// The last success, or the begin of the measurement.
     succeeded_at: Duration,
     pub(crate) longest_gap: Duration,
+    /// The longest wait for the hand-over name that did not end during the measurement.
+    pub(crate) unended_wait: Duration,
     /// Of the hand-over name, by client.
     grants: Vec<u64>,
     holder: Option<u32>,
@@ -61,6 +63,7 @@ impl Counters {
             whole_nanos: histogram(),
             succeeded_at: Duration::ZERO,
             longest_gap: Duration::ZERO,
+            unended_wait: Duration::ZERO,
             grants: vec![0; clients as usize],
             holder: None,
         }
@@ -119,11 +122,14 @@ impl Counters {
     }
 
     pub(crate) fn shares(&self) -> Shares {
+        let ended_nanos = self.nanos[Kind::Acquire as usize].max();
+        let longest_nanos = ended_nanos.max(self.unended_wait.as_nanos() as u64);
         Shares {
             clients: self.grants.len() as u32,
             handovers: self.handovers,
             max: self.grants.iter().copied().max().unwrap_or(0),
             min: self.grants.iter().copied().min().unwrap_or(0),
+            longest_wait_us: longest_nanos as f64 / 1e3,
         }
     }
 }

@@ -87,6 +87,9 @@ pub struct Shares {
     pub max: u64,
     /// The fewest grants of a client.
     pub min: u64,
+    /// The longest wait for the name, in microseconds. A wait that the end of the measurement cut
+    /// off counts as far as it went.
+    pub longest_wait_us: f64,
 }
 
 impl Shares {

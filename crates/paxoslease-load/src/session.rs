@@ -90,6 +90,12 @@ enum Step {
     Release,
 }
 
+impl Step {
+    const fn is_waiting(self) -> bool {
+        matches!(self, Self::Acquire | Self::Retry)
+    }
+}
+
 impl<P: Protocol> Session<P> {
     /// A load before its first request.
     pub fn new(plan: &Plan, protocol: P) -> Self {

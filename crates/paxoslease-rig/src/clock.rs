@@ -11,7 +11,16 @@ pub fn now() -> Instant {
 
 /// The processor time of this process, all threads, in user and kernel mode.
 pub fn process_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+    read(ClockId::ProcessCPUTime)
+}
+
+/// The processor time of this thread.
+pub fn thread_time() -> Duration {
+    read(ClockId::ThreadCPUTime)
+}
+
+fn read(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 

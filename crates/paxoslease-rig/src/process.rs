@@ -73,6 +73,16 @@ impl Process {
         Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
     }
 
+    /// The processor time of the threads that live, in nanoseconds where [`Self::cpu`] has ticks.
+    pub fn run_time(&self) -> Result<Duration> {
+        let of_thread = |thread: std::io::Result<fs::DirEntry>| {
+            let stat = fs::read_to_string(thread?.path().join("schedstat"))?;
+            let nanos = stat.split_whitespace().next().context("an empty schedstat")?;
+            anyhow::Ok(Duration::from_nanos(nanos.parse()?))
+        };
+        fs::read_dir(format!("/proc/{}/task", self.id))?.map(of_thread).sum()
+    }
+
     /// In bytes, as the other figures of memory.
     pub fn rss(&self) -> Result<u64> {
         self.memory("VmRSS:")

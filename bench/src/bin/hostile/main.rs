@@ -33,7 +33,7 @@ struct Cli {
 
 fn main() -> Result<()> {
     let cli = Cli::parse();
-    let settings = OursSettings::single("--limit connections=15000");
+    let settings = OursSettings::new("--limit connections=15000");
     if cli.only.as_deref().is_none_or(|only| only == "idle") {
         idle::measure(&settings, IDLE_CONNECTIONS)?;
     }
@@ -41,7 +41,7 @@ fn main() -> Result<()> {
     for attack in attack::ALL.iter().filter(wanted) {
         // Each attack gets a new cell, without the leases and connections of the one before.
         let tls = attack.needs_tls.then_some("off");
-        let cell = Ours::start(OursSettings { tls, has_http: true, ..settings.clone() })?;
+        let cell = Ours::start(OursSettings { tls, ..settings.clone() })?;
         measure(&cell, attack, &cli)?;
     }
     Ok(())

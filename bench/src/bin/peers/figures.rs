@@ -63,6 +63,9 @@ pub(crate) struct Turn {
     /// How often the clients with the fewest and the most grants had the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) shares: Option<[u64; 2]>,
+    /// The waits for the name of a hand-over: median, p99, longest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) waits_us: Option<[f64; 3]>,
     pub(crate) failures: u64,
 }
 
@@ -72,6 +75,8 @@ impl Turn {
         let operations = loaded.operations.max(1) as f64;
         let each = |cpu: Duration| rounded(cpu.as_secs_f64() * 1e6 / operations);
         let at = |quantile| rounded(loaded.whole_nanos.value_at_quantile(quantile) as f64 / 1e3);
+        let waits = loaded.shares.zip(loaded.latency.get("acquire"));
+        let waits = waits.map(|(shares, wait)| [wait.p50_us, wait.p99_us, shares.longest_wait_us]);
         Self {
             round,
             per_second: rounded(loaded.per_second),
@@ -79,6 +84,7 @@ impl Turn {
             load_cpu_us: each(load),
             latency_us: QUANTILES.map(at).to_vec(),
             shares: loaded.shares.map(|shares| [shares.min, shares.max]),
+            waits_us: waits.map(|waits| waits.map(rounded)),
             failures: loaded.failures(),
         }
     }
@@ -105,9 +111,10 @@ impl Figures {
         self.rows.iter().find(|row| (row.side, row.case) == (side, case))
     }
 
-    /// The measured sides, in the order of the tables.
+    /// The measured sides, in the order of the tables, without those that have their own table.
     pub(crate) fn sides(&self) -> Vec<Side> {
-        Side::all().filter(|side| self.rows.iter().any(|row| row.side == *side)).collect()
+        let sides = Side::all().filter(|side| !side.is_secured());
+        sides.filter(|side| self.rows.iter().any(|row| row.side == *side)).collect()
     }
 
     /// The ratio of two rows, computed within each round.
@@ -145,6 +152,15 @@ impl Row {
         let ratios = self.turns.iter().filter_map(|turn| turn.shares);
         let ratios = ratios.map(|[min, max]| max as f64 / min as f64);
         Spread::of(ratios.collect()).map(|spread| spread.median)
+    }
+
+    /// The medians of the median, the p99 and the longest wait.
+    pub(crate) fn waits_us(&self) -> Option<[f64; 3]> {
+        self.turns.iter().all(|turn| turn.waits_us.is_some()).then(|| {
+            std::array::from_fn(|at| {
+                self.median(|turn| turn.waits_us.map_or(f64::NAN, |waits| waits[at]))
+            })
+        })
     }
 }
 

@@ -13,19 +13,20 @@ mod scale;
 mod side;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::{Parser, Subcommand};
 use paxoslease_bench::cores;
+use paxoslease_rig::clock::now;
 use paxoslease_rig::interrupt;
 
 use crate::case::Case;
 use crate::figures::Figures;
 use crate::machine::{Machine, Ticks};
 use crate::measure::{Plan, QUICK_SETTLE, Running, SETTLE};
-use crate::side::{Family, Side};
+use crate::side::Side;
 
 /// Of the pages.
 const FOLDER: &str = "docs";
@@ -38,18 +39,27 @@ const FIGURES: &str = "benchmarks/benchmarks.json";
 struct Cli {
     #[command(subcommand)]
     task: Option<Task>,
-    /// Fewer and shorter turns: less than five minutes, and nothing is written
+    /// Fewer and shorter turns: less than five minutes
     #[arg(long)]
     quick: bool,
     /// Measures nothing; writes the page from the figures that are there
     #[arg(long)]
     render: bool,
-    /// Only loads and parts whose title contains this
-    #[arg(long, value_name = "TEXT")]
-    only: Option<String>,
-    /// Only these beside ours
-    #[arg(long, value_enum, value_delimiter = ',', value_name = "PEER,...")]
-    peers: Option<Vec<Family>>,
+    /// Only these loads and parts
+    ///
+    /// A load is `pairs-64` or `handovers-16-spread`; `pairs` means all loads of this kind. A part
+    /// is `start` or `clients`. A name that does not exist shows all names.
+    #[arg(long, value_delimiter = ',', value_name = "LOAD,...")]
+    only: Vec<String>,
+    /// Only these services
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "SERVICE,...")]
+    services: Vec<Side>,
+    /// Rounds of the loads [default: 3, or 1 if --quick]
+    #[arg(long)]
+    rounds: Option<u32>,
+    /// Where the page goes, also after a part of a run [default: docs, after a whole run]
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
@@ -57,45 +67,80 @@ enum Task {
     /// Keeps a core busy until its input ends
     #[command(hide = true)]
     Busy { core: usize },
+    /// Runs a load with the Rust client
+    #[command(hide = true)]
+    Client,
 }
 
 fn main() -> Result<()> {
     let cli = Cli::parse();
-    if let Some(Task::Busy { core }) = cli.task {
-        return cores::keep_busy(core);
+    match cli.task {
+        Some(Task::Busy { core }) => return cores::keep_busy(core),
+        Some(Task::Client) => return scale::run_rust_client(),
+        None => {}
     }
+    let folder = cli.folder.as_deref().unwrap_or(FOLDER.as_ref());
     if cli.render {
-        return render();
+        return render(folder);
     }
+    cli.check()?;
     interrupt::watch(|| {})?;
     let figures = cli.measure()?;
     // Sides are compared within a round, so the page has the figures of one whole run.
-    let is_whole = !cli.quick && cli.only.is_none() && cli.peers.is_none();
-    if is_whole {
-        let path = Path::new(FOLDER).join(FIGURES);
+    let is_part = cli.quick || cli.rounds.is_some();
+    let is_whole = !is_part && cli.only.is_empty() && cli.services.is_empty();
+    if is_whole || cli.folder.is_some() {
+        let path = folder.join(FIGURES);
+        fs::create_dir_all(path.parent().unwrap_or(folder))?;
         fs::write(&path, figures.to_json()?).with_context(|| path.display().to_string())?;
-        return render();
+        return render(folder);
     }
-    print!("{}", page::pages(&figures)?[0].text()?);
+    print_tables(&page::pages(&figures)?[0].text()?);
     Ok(())
 }
 
+/// Prints the tables of a page and their headings.
+fn print_tables(page: &str) {
+    let mut heading = "";
+    for block in page.split("\n\n") {
+        if block.starts_with('#') {
+            heading = block;
+        } else if block.starts_with('|') {
+            println!("{heading}\n\n{block}\n");
+        }
+    }
+}
+
 impl Cli {
+    /// Checks that `--only` has names of loads and parts.
+    fn check(&self) -> Result<()> {
+        let cases = case::all(false).into_iter().map(Case::name);
+        let parts = scale::PARTS.iter().map(|(part, _)| (*part).to_owned());
+        let names: Vec<String> = cases.chain(parts).collect();
+        let is_known = |only: &&String| names.iter().any(|name| is_meant(name, only));
+        match self.only.iter().find(|only| !is_known(only)) {
+            Some(unknown) => bail!("no load or part {unknown}; there are {}", names.join(", ")),
+            None => Ok(()),
+        }
+    }
+
     fn measure(&self) -> Result<Figures> {
         let (mut machine, ticks) = (Machine::here(), Ticks::now());
         let (plan, scale) = (self.plan(), self.scale());
         let mut figures = Figures { method: plan.method(), ..Figures::default() };
         if !plan.cases.is_empty() {
-            let services = start(&scale)?;
+            let services = start(&plan, &scale)?;
             figures.services = services.iter().map(|running| running.described.clone()).collect();
             measure::run(&plan, services, &mut figures)?;
         }
-        for (title, measure) in scale::PARTS.iter().filter(|(title, _)| self.means(title)) {
-            eprintln!("{title}");
+        for (part, measure) in scale::PARTS.iter().filter(|(part, _)| self.means(part)) {
+            eprintln!("{part}");
+            let began_at = now();
             if let Err(error) = measure(&scale, figures.scale.get_or_insert_default()) {
-                eprintln!("{title}: {error:#}");
-                figures.troubles.push((*title).to_owned());
+                eprintln!("{part}: {error:#}");
+                figures.troubles.push((*part).to_owned());
             }
+            eprintln!("{part}: {:.0?}", began_at.elapsed());
         }
         machine.stolen_percent = figures::rounded(ticks.stolen_percent());
         figures.machine = machine;
@@ -103,49 +148,48 @@ impl Cli {
     }
 
     fn scale(&self) -> scale::ScalePlan {
-        let sides = Side::all().filter(|side| self.wants(*side)).collect();
-        scale::ScalePlan { sides, quick: self.quick }
+        let is_wanted = |side: &Side| self.services.is_empty() || self.services.contains(side);
+        scale::ScalePlan { sides: Side::all().filter(is_wanted).collect(), quick: self.quick }
     }
 
-    fn means(&self, title: &str) -> bool {
-        self.only.as_ref().is_none_or(|only| title.contains(only))
+    fn means(&self, name: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| is_meant(name, only))
     }
 
     fn plan(&self) -> Plan {
         let (rounds, span, warmup) = if self.quick { (1, 300, 100) } else { (3, 1000, 250) };
-        let is_meant = |case: &Case| self.means(&case.to_string());
+        let is_meant = |case: &Case| self.means(&case.name());
         Plan {
-            rounds,
+            rounds: self.rounds.unwrap_or(rounds),
             span: Duration::from_millis(span),
             warmup: Duration::from_millis(warmup),
             settle: if self.quick { QUICK_SETTLE } else { SETTLE },
             cases: case::all(self.quick).into_iter().filter(is_meant).collect(),
         }
     }
-
-    fn wants(&self, side: Side) -> bool {
-        match (&self.peers, side.family()) {
-            (Some(families), Some(family)) => families.contains(&family),
-            (_, None) | (None, _) => true,
-        }
-    }
 }
 
-/// Starts all services.
-fn start(scale: &scale::ScalePlan) -> Result<Vec<Running>> {
+/// Whether `only` is the name, or its first words.
+fn is_meant(name: &str, only: &str) -> bool {
+    name.strip_prefix(only).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+/// Starts the services that take any of the loads.
+fn start(plan: &Plan, scale: &scale::ScalePlan) -> Result<Vec<Running>> {
     let start = |side: &Side| {
         eprintln!("{}: starting", side.title());
         let service = side.start().with_context(|| side.title())?;
         Running::new(*side, service)
     };
-    scale.sides.iter().map(start).collect()
+    let takes_some = |side: &&Side| plan.cases.iter().any(|case| side.takes(*case));
+    scale.sides.iter().filter(takes_some).map(start).collect()
 }
 
 /// Writes the pages from the stored figures.
-fn render() -> Result<()> {
-    let path = Path::new(FOLDER).join(FIGURES);
+fn render(folder: &Path) -> Result<()> {
+    let path = folder.join(FIGURES);
     let json = fs::read_to_string(&path).with_context(|| format!("no {}", path.display()))?;
-    page::pages(&Figures::read(&json)?)?.iter().try_for_each(|page| page.write(FOLDER.as_ref()))
+    page::pages(&Figures::read(&json)?)?.iter().try_for_each(|page| page.write(folder))
 }
 
 #[cfg(test)]

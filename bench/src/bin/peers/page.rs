@@ -63,9 +63,6 @@ fn method(page: &mut Page, figures: &Figures) {
         vec![title, service.version.clone(), service.settings.clone()]
     });
     page.listing("services", &["service", "version", "settings"], services);
-    if figures.sides().contains(&Side::OursDefault) {
-        page.set("defaults", "");
-    }
     let failures = figures.failures();
     let failures = failures.map(|(row, n)| format!("{}, {}: {n}", row.side.title(), row.case));
     let failures: Vec<String> = failures.collect();

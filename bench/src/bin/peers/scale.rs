@@ -1,10 +1,12 @@
 //! Services with many leases, and with faults: leases held, renewed and expiring, a killed member,
-//! a start, a busy neighbour.
+//! a start, a busy neighbour, client libraries.
 //!
 //! Each part starts its own processes, measures in its own rounds and returns rows for the page.
 
+mod clients;
 mod failover;
 mod growth;
+mod idle;
 mod memory;
 mod neighbour;
 mod renewed;
@@ -15,14 +17,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use paxoslease_bench::http;
-use paxoslease_bench::peers::{self, Load, Ours, OursSettings, Service, Target};
+use paxoslease_bench::peers::{self, Load, Ours, Service, Target};
 use paxoslease_load::{Extent, Workload};
 use paxoslease_rig::Process;
 use paxoslease_rig::clock::{now, sleep};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use self::clients::{AT_ONCE, ClientRow, run_rust_client};
 pub(crate) use self::failover::{Clients, MAX_LEASE as FAILOVER_MAX_LEASE, TTL as FAILOVER_TTL};
 pub(crate) use self::memory::MemoryRow;
+pub(crate) use self::neighbour::Beside;
 pub(crate) use self::renewed::Latency;
 pub(crate) use self::stalls::Phase;
 pub(crate) use self::start::{After, MAX_LEASE as START_MAX_LEASE};
@@ -34,21 +38,19 @@ const FILL_IN_FLIGHT: u32 = 512;
 const CONNECTIONS: u32 = 4;
 const READY_MAX: Duration = Duration::from_secs(60);
 
-/// What `--only` matches, and the measurement, which adds its rows to the figures.
+/// Its name in `--only`, and the measurement, which adds its rows to the figures.
 type Part = (&'static str, fn(&ScalePlan, &mut ScaleFigures) -> Result<()>);
 
-pub(crate) const PARTS: [Part; 7] = [
-    ("memory per held lease", |p, all| memory::measure(p).map(|rows| all.memory = rows)),
-    ("CPU per pair while leases are held", |p, all| {
-        growth::measure(p).map(|rows| all.growth = rows)
-    }),
-    ("pairs beside leases that are renewed", |p, all| {
-        renewed::measure(p).map(|rows| all.renewed = rows)
-    }),
-    ("stalls with many leases", |p, all| stalls::measure(p).map(|rows| all.stalls = rows)),
-    ("fail-over", |p, all| failover::measure(p).map(|rows| all.failover = rows)),
+pub(crate) const PARTS: [Part; 9] = [
+    ("memory", |p, all| memory::measure(p).map(|rows| all.memory = rows)),
+    ("growth", |p, all| growth::measure(p).map(|rows| all.growth = rows)),
+    ("renewed", |p, all| renewed::measure(p).map(|rows| all.renewed = rows)),
+    ("stalls", |p, all| stalls::measure(p).map(|rows| all.stalls = rows)),
+    ("failover", |p, all| failover::measure(p).map(|rows| all.failover = rows)),
     ("start", |p, all| start::measure(p).map(|rows| all.start = rows)),
-    ("beside a busy neighbour", |p, all| neighbour::measure(p).map(|rows| all.neighbour = rows)),
+    ("clients", |p, all| clients::measure(p).map(|rows| all.clients = rows)),
+    ("idle", |p, all| idle::measure(p).map(|rows| all.idle = rows)),
+    ("neighbour", |p, all| neighbour::measure(p).map(|rows| all.neighbour = rows)),
 ];
 
 #[derive(Clone, Debug)]
@@ -66,6 +68,8 @@ pub(crate) struct ScaleFigures {
     pub(crate) stalls: Vec<stalls::StallsRow>,
     pub(crate) failover: Vec<failover::FailoverRow>,
     pub(crate) start: Vec<start::StartRow>,
+    pub(crate) clients: Vec<clients::ClientRow>,
+    pub(crate) idle: Vec<idle::IdleRow>,
     pub(crate) neighbour: Vec<neighbour::NeighbourRow>,
 }
 
@@ -89,7 +93,7 @@ fn start_ours(side: Side, max_lease: Duration) -> Result<Ours> {
     let mut settings = side.settings_of_ours();
     let max_lease = format!("{}ms", max_lease.as_millis());
     settings.options.extend(["--max-lease".to_owned(), max_lease]);
-    Ours::start(OursSettings { has_http: true, ..settings })
+    Ours::start(settings)
 }
 
 fn pairs(in_flight: u32, span: Duration) -> Load {

@@ -6,10 +6,7 @@ use paxoslease_bench::peers::{Etcd, Ours, OursSettings, Redis, Service, Storage,
 use paxoslease_bench::plot::{Look, Marker};
 use serde::{Deserialize, Serialize};
 
-use crate::case::Case;
-
-/// How long idle threads of the spinning cell spin before they sleep.
-const SPINNING: &str = "--spin 50us";
+use crate::case::{Case, What};
 
 /// The compared services; the first is the reference.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize, ValueEnum)]
@@ -17,19 +14,23 @@ const SPINNING: &str = "--spin 50us";
 pub(crate) enum Side {
     Redis,
     Redlock,
-    /// With default settings.
-    OursDefault,
-    /// With one shard per node.
+    /// With the defaults of `paxoslease serve`.
     Ours,
-    OursSpinning,
+    /// Its threads sleep as soon as they have nothing to do.
+    OursBlocking,
+    OursTwoShards,
+    OursTokens,
+    OursTls,
+    OursTlsTokens,
     ZooKeeper,
     ZooKeeperInMemory,
     Etcd,
     EtcdInMemory,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum Family {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Family {
+    Ours,
     Redis,
     Redlock,
     Zookeeper,
@@ -42,31 +43,32 @@ impl Side {
         Self::value_variants().iter().copied()
     }
 
-    /// Its family for `--peers` (none for PaxosLease, which always runs), title, colour and marker.
-    const fn facts(self) -> (Option<Family>, &'static str, (u8, u8, u8), Marker) {
+    /// Its family, title, colour and marker.
+    const fn facts(self) -> (Family, &'static str, (u8, u8, u8), Marker) {
         const RED: (u8, u8, u8) = (0xc0, 0x26, 0x2d);
         const ORANGE: (u8, u8, u8) = (0xc2, 0x6a, 0x0a);
         const GREEN: (u8, u8, u8) = (0x0b, 0x7a, 0x4b);
         const PURPLE: (u8, u8, u8) = (0x7b, 0x2d, 0x8b);
         const BLUE: (u8, u8, u8) = (0x1d, 0x4e, 0x89);
-        use Family::{Etcd, Redis, Redlock, Zookeeper};
+        use Family::{Etcd, Ours, Redis, Redlock, Zookeeper};
         use Marker::{Circle, Diamond, Square, Triangle};
         match self {
-            Self::Redis => (Some(Redis), "Redis, one server", RED, Square),
-            Self::Redlock => (Some(Redlock), "Redlock, 3 Redis", ORANGE, Triangle),
-            Self::OursDefault => (None, "PaxosLease x 3, defaults", GREEN, Diamond),
-            Self::Ours => (None, "PaxosLease x 3", GREEN, Circle),
-            Self::OursSpinning => (None, "PaxosLease x 3, spinning", GREEN, Circle),
-            Self::ZooKeeper => (Some(Zookeeper), "ZooKeeper x 3", PURPLE, Diamond),
-            Self::ZooKeeperInMemory => {
-                (Some(Zookeeper), "ZooKeeper x 3, on tmpfs", PURPLE, Diamond)
-            }
-            Self::Etcd => (Some(Etcd), "etcd x 3", BLUE, Square),
-            Self::EtcdInMemory => (Some(Etcd), "etcd x 3, on tmpfs", BLUE, Square),
+            Self::Redis => (Redis, "Redis, one server", RED, Square),
+            Self::Redlock => (Redlock, "Redlock, 3 Redis", ORANGE, Triangle),
+            Self::Ours => (Ours, "PaxosLease x 3", GREEN, Circle),
+            Self::OursBlocking => (Ours, "PaxosLease x 3, blocking", GREEN, Circle),
+            Self::OursTwoShards => (Ours, "PaxosLease x 3, two shards", GREEN, Diamond),
+            Self::OursTokens => (Ours, "PaxosLease x 3, tokens", GREEN, Circle),
+            Self::OursTls => (Ours, "PaxosLease x 3, TLS", GREEN, Circle),
+            Self::OursTlsTokens => (Ours, "PaxosLease x 3, TLS and tokens", GREEN, Circle),
+            Self::ZooKeeper => (Zookeeper, "ZooKeeper x 3", PURPLE, Diamond),
+            Self::ZooKeeperInMemory => (Zookeeper, "ZooKeeper x 3, on tmpfs", PURPLE, Diamond),
+            Self::Etcd => (Etcd, "etcd x 3", BLUE, Square),
+            Self::EtcdInMemory => (Etcd, "etcd x 3, on tmpfs", BLUE, Square),
         }
     }
 
-    pub(crate) const fn family(self) -> Option<Family> {
+    const fn family(self) -> Family {
         self.facts().0
     }
 
@@ -76,26 +78,32 @@ impl Side {
 
     pub(crate) const fn look(self) -> Look {
         let (_, _, colour, marker) = self.facts();
-        Look { colour, marker, dashed: self.is_variant() || matches!(self, Self::OursSpinning) }
+        Look { colour, marker, dashed: self.is_variant() || matches!(self, Self::OursBlocking) }
     }
 
     pub(crate) const fn is_ours(self) -> bool {
-        self.family().is_none()
+        matches!(self.family(), Family::Ours)
     }
 
     /// Whether it is another side with other settings: it runs fewer cases.
     pub(crate) const fn is_variant(self) -> bool {
-        matches!(self, Self::ZooKeeperInMemory | Self::EtcdInMemory)
+        matches!(self, Self::OursTwoShards | Self::ZooKeeperInMemory | Self::EtcdInMemory)
+            || self.is_secured()
+    }
+
+    /// Whether it is only compared with the cell without TLS and tokens.
+    pub(crate) const fn is_secured(self) -> bool {
+        matches!(self, Self::OursTokens | Self::OursTls | Self::OursTlsTokens)
     }
 
     /// Whether its members are busy without clients, so that they are stopped between their turns.
     pub(crate) const fn is_restless(self) -> bool {
-        matches!(self.family(), Some(Family::Zookeeper | Family::Etcd))
+        matches!(self.family(), Family::Zookeeper | Family::Etcd)
     }
 
     /// Whether it has a compiler at run time, which needs a warm-up.
     pub(crate) const fn is_on_jvm(self) -> bool {
-        matches!(self.family(), Some(Family::Zookeeper))
+        matches!(self.family(), Family::Zookeeper)
     }
 
     /// Whether a renewal concerns one lease and needs the deciding servers, as ours does.
@@ -105,11 +113,18 @@ impl Side {
 
     /// Whether clients choose a member; Redlock's clients use all.
     const fn has_choice(self) -> bool {
-        !matches!(self.family(), Some(Family::Redis | Family::Redlock))
+        !matches!(self.family(), Family::Redis | Family::Redlock)
     }
 
     pub(crate) fn takes(self, case: Case) -> bool {
-        (!self.is_variant() || case.is_headline())
+        let is_wanted = match self {
+            // Whether a second thread helps where there is work for it.
+            Self::OursTwoShards => case.what == What::Pairs && [64, 512].contains(&case.in_flight),
+            Self::OursBlocking => case.has_goal(),
+            _ if self.is_secured() => case.what == What::Pairs && case.is_headline(),
+            _ => !self.is_variant() || case.is_headline(),
+        };
+        is_wanted
             && (!self.is_restless() || case.is_coarse())
             && (!case.spread || self.has_choice())
     }
@@ -120,19 +135,27 @@ impl Side {
             Self::Redlock => Box::new(Redis::start::<3>()?),
             Self::ZooKeeper => Box::new(ZooKeeper::start(Storage::Disk)?),
             Self::ZooKeeperInMemory => Box::new(ZooKeeper::start(Storage::Memory)?),
-            Self::OursDefault | Self::Ours | Self::OursSpinning => {
-                Box::new(Ours::start(self.settings_of_ours())?)
-            }
+            Self::Ours
+            | Self::OursBlocking
+            | Self::OursTwoShards
+            | Self::OursTokens
+            | Self::OursTls
+            | Self::OursTlsTokens => Box::new(Ours::start(self.settings_of_ours())?),
             Self::Etcd => Box::new(Etcd::start(Storage::Disk)?),
             Self::EtcdInMemory => Box::new(Etcd::start(Storage::Memory)?),
         })
     }
 
     pub(crate) fn settings_of_ours(self) -> OursSettings {
-        match self {
-            Self::OursDefault => OursSettings::shipped(),
-            Self::OursSpinning => OursSettings::single(SPINNING),
-            _ => OursSettings::single(""),
+        let options = match self {
+            Self::OursBlocking => "--spin off",
+            Self::OursTwoShards => "--shards 2",
+            _ => "",
+        };
+        OursSettings {
+            tls: matches!(self, Self::OursTls | Self::OursTlsTokens).then_some("server"),
+            has_tokens: matches!(self, Self::OursTokens | Self::OursTlsTokens),
+            ..OursSettings::new(options)
         }
     }
 }

@@ -35,8 +35,8 @@ struct Cli {
 fn main() -> Result<ExitCode> {
     let cli = Cli::parse();
     interrupt::watch(|| {})?;
-    let settings = OursSettings::single("--log warn");
-    let cell = Ours::start(OursSettings { has_http: true, tls: Some("off"), ..settings })?;
+    let settings = OursSettings::new("--log warn");
+    let cell = Ours::start(OursSettings { tls: Some("off"), ..settings })?;
     let mut report = format!("version {}\n", cell.version()?);
     let mut minutes = Vec::new();
     for number in 1..=cli.minutes {

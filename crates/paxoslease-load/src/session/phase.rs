@@ -105,6 +105,9 @@ impl<P: Protocol> Session<P> {
         let Phase::Measuring { from } = self.phase else { return };
         self.measured = (now.saturating_sub(from), self.arrivals.behind(now));
         self.counters.end_gap(now);
+        let waiting = self.slots.iter().filter(|slot| slot.step.is_waiting());
+        let waits = waiting.map(|slot| now.saturating_sub(slot.due_at));
+        self.counters.unended_wait = waits.max().unwrap_or_default();
         self.phase = Phase::Draining;
         self.cursor = if self.protocol.close_releases() { self.leases.len() } else { 0 };
         self.heard_at = now;

@@ -1,14 +1,13 @@
-//! The goals, and whether each one is met. The template has them as placeholders: `ours pairs 512 /
+//! The goals, and whether each one is met. The template has them as placeholders: `ours pairs-512 /
 //! redis >= 1.5` is a rate as a factor of a peer's, and [`value`] has the other figures.
 
 use anyhow::{Context as _, Result};
 use paxoslease_bench::page::Page;
-use serde::de::DeserializeOwned;
 
-use super::numbers::{count, micros, three_digits, unevenness};
+use super::numbers::{count, micros, percent, three_digits};
 use super::scale;
 use super::speed::per_second;
-use crate::case::Case;
+use crate::case::{self, Case};
 use crate::figures::{Figures, Row, Turn};
 use crate::side::Side;
 
@@ -21,8 +20,9 @@ pub(crate) fn fill(page: &mut Page, figures: &Figures) -> Result<()> {
         let text = shown.map(|(value, shown)| {
             let bound: f64 = bound.parse()?;
             let is_met = if relation == ">=" { value >= bound } else { value <= bound };
-            // Goals about variants of a service are only shown.
-            let counts = !figure.last().is_some_and(|peer| peer.ends_with("in-memory"));
+            // Goals of other cells, and beside variants of a service, are only shown.
+            let is_variant = figure.last().is_some_and(|peer| peer.ends_with("in-memory"));
+            let counts = figure.first() == Some(&"ours") && !is_variant;
             all += usize::from(counts);
             met += usize::from(counts && is_met);
             let verdict = if is_met { "met" } else { "**missed**" };
@@ -40,31 +40,32 @@ type Shown = (f64, fn(f64) -> String);
 
 /// `None` if it was not measured.
 fn value(figures: &Figures, words: &[&str]) -> Result<Option<Shown>> {
-    let row = |side, what, in_flight| anyhow::Ok(figures.row(named(side)?, case(what, in_flight)?));
     let millis = |value: f64| micros(value * 1e3);
     let ratio = three_digits as fn(f64) -> String;
     let scale = figures.scale.as_ref();
     let (value, shown) = match *words {
-        [side, "rate", what, n] => {
-            (row(side, what, n)?.map(|row| row.median(per_second)), count as _)
+        [side, "rate", load] => {
+            let row = figures.row(named(side)?, case(load)?);
+            (row.map(|row| row.median(per_second)), count as _)
         }
-        [side, "uneven", what, n] => {
-            (row(side, what, n)?.and_then(Row::unevenness), unevenness as _)
+        [side, "longest-wait", load] => {
+            let waits = figures.row(named(side)?, case(load)?).and_then(Row::waits_us);
+            (waits.map(|[median, _, longest]| longest / median), ratio)
         }
-        [side, "median", what, n, "/", peer] => {
-            let (case, latency) = (case(what, n)?, |turn: &Turn| turn.latency_us[0]);
+        [side, "median", load, "/", peer] => {
+            let (case, latency) = (case(load)?, |turn: &Turn| turn.latency_us[0]);
             let ratios = figures.ratio((named(side)?, case), (named(peer)?, case), latency);
             (ratios.map(|ratios| ratios.median), ratio)
         }
-        [side, what, n, "/", peer] => {
-            (factor(figures, named(side)?, case(what, n)?, named(peer)?), ratio)
-        }
-        [side, what, n, "spread", "/", peer] => {
-            (factor(figures, named(side)?, case(what, n)?.spread(), named(peer)?), ratio)
+        [side, load, "/", peer] => {
+            (factor(figures, named(side)?, case(load)?, named(peer)?), ratio)
         }
         ["ours", "bytes"] => (scale.and_then(scale::bytes_max), ratio),
-        ["ours", "turn"] => (scale.and_then(scale::longest_turn_ms), millis as _),
-        ["ours-spinning", "neighbour"] => (scale.and_then(scale::worst_beside_neighbour), ratio),
+        ["ours", "neighbour"] => (scale.and_then(scale::worst_for_neighbour), ratio),
+        [side, "idle"] => {
+            let side = named(side)?;
+            (scale.and_then(|all| scale::idle_max_percent(all, side)), percent as _)
+        }
         [side, "growth"] => {
             let side = named(side)?;
             (scale.and_then(|all| scale::cost_growth(all, side)), ratio)
@@ -79,12 +80,12 @@ fn value(figures: &Figures, words: &[&str]) -> Result<Option<Shown>> {
     Ok(value.map(|value| (value, shown)))
 }
 
-fn case(what: &str, in_flight: &str) -> Result<Case> {
-    Ok(Case::new(named(what)?, in_flight.parse()?))
+fn case(name: &str) -> Result<Case> {
+    case::all(false).into_iter().find(|case| case.name() == name).context("not a load")
 }
 
-/// A side or a load, as the figures spell it.
-fn named<T: DeserializeOwned>(word: &str) -> Result<T> {
+/// A side, as the figures spell it.
+fn named(word: &str) -> Result<Side> {
     Ok(serde_json::from_value(word.into())?)
 }
 

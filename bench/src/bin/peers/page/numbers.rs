@@ -21,6 +21,10 @@ pub(crate) fn micros(value: f64) -> String {
     }
 }
 
+pub(crate) fn percent(value: f64) -> String {
+    format!("{} %", three_digits(value))
+}
+
 pub(crate) fn three_digits(value: f64) -> String {
     match value.abs() {
         99.95.. => format!("{value:.0}"),

@@ -7,11 +7,11 @@ use paxoslease_bench::page::Page;
 use paxoslease_bench::plot::{Axis, Chart, heights};
 
 use super::lines;
-use super::numbers::{count, micros, three_digits, with_range};
+use super::numbers::{count, micros, percent, three_digits, with_range};
 use crate::figures::Spread;
 use crate::scale::{
-    After, Clients, FAILOVER_MAX_LEASE, FAILOVER_TTL, Latency, MemoryRow, Phase, START_MAX_LEASE,
-    ScaleFigures,
+    AT_ONCE, After, Beside, ClientRow, Clients, FAILOVER_MAX_LEASE, FAILOVER_TTL, Latency,
+    MemoryRow, Phase, START_MAX_LEASE, ScaleFigures,
 };
 use crate::side::Side;
 
@@ -22,6 +22,8 @@ pub(crate) fn fill(page: &mut Page, scale: &ScaleFigures) {
     stalls(page, scale);
     failover(page, scale);
     start(page, scale);
+    clients(page, scale);
+    idle(page, scale);
     neighbour(page, scale);
 }
 
@@ -31,17 +33,11 @@ pub(crate) fn bytes_max(scale: &ScaleFigures) -> Option<f64> {
     ours.flat_map(|row| row.bytes.iter().copied()).max_by(f64::total_cmp)
 }
 
-/// The ratio of the highest to the lowest cost of a pair over all numbers of held leases.
+/// The cost of a pair with the most leases held, as a factor of that with the fewest.
 pub(crate) fn cost_growth(scale: &ScaleFigures, side: Side) -> Option<f64> {
-    let costs = scale.growth.iter().filter(|row| row.side == side);
-    let costs: Vec<f64> = costs.filter_map(|row| median(&row.cpu_us)).collect();
-    let spread = Spread::of(costs)?;
-    Some(spread.high / spread.low)
-}
-
-pub(crate) fn longest_turn_ms(scale: &ScaleFigures) -> Option<f64> {
-    let many = scale.stalls.iter().filter(|row| row.phase != Phase::Few);
-    many.flat_map(|row| row.longest_turn_ms.iter().copied()).max_by(f64::total_cmp)
+    let rows = || scale.growth.iter().filter(|row| row.side == side);
+    let (few, many) = (rows().min_by_key(|row| row.held)?, rows().max_by_key(|row| row.held)?);
+    Some(beside(&many.cpu_us, &few.cpu_us)?.median)
 }
 
 /// The longest gap, of clients that lose their node or of all other clients.
@@ -51,11 +47,18 @@ pub(crate) fn gap_max_ms(scale: &ScaleFigures, side: Side, lose_their_node: bool
     rows.flat_map(|row| row.gaps_ms.iter().copied()).max_by(f64::total_cmp)
 }
 
-/// The lowest ratio of spinning to blocking, with a core taken.
-pub(crate) fn worst_beside_neighbour(scale: &ScaleFigures) -> Option<f64> {
-    let ratios =
-        scale.neighbour.iter().filter_map(|row| Some(beside(&row.spinning, &row.blocking)?.median));
-    ratios.min_by(f64::total_cmp)
+/// How far the neighbour of the default cell comes at any fixed rate, beside that of the blocking
+/// one.
+pub(crate) fn worst_for_neighbour(scale: &ScaleFigures) -> Option<f64> {
+    let rows = scale.neighbour.iter().filter(|row| row.rate.is_some());
+    let ratios = rows.filter_map(|row| beside(&row.ours.neighbour, &row.blocking.neighbour));
+    ratios.map(|ratio| ratio.median).min_by(f64::total_cmp)
+}
+
+/// The busiest idle member.
+pub(crate) fn idle_max_percent(scale: &ScaleFigures, side: Side) -> Option<f64> {
+    let rows = scale.idle.iter().filter(|row| row.side == side);
+    rows.flat_map(|row| row.percent.iter().copied()).max_by(f64::total_cmp)
 }
 
 fn memory(page: &mut Page, scale: &ScaleFigures) {
@@ -122,15 +125,16 @@ fn renewed(page: &mut Page, scale: &ScaleFigures) {
     };
     let rows = scale.renewed.iter().flat_map(|row| {
         let title = row.side.title();
-        let none = [String::new(), count(row.pairs_alone_per_second)];
-        let rates = [count(row.renewals_per_second), count(row.pairs_per_second)];
+        let [alone, beside] = row.load_cpu_us.map(|cpu| cpu.map(micros)).unwrap_or_default();
+        let none = [String::new(), count(row.pairs_alone_per_second), alone];
+        let rates = [count(row.renewals_per_second), count(row.pairs_per_second), beside];
         [(format!("{title}, alone"), none, &row.alone), (title.to_owned(), rates, &row.beside)].map(
             |(title, rates, latency)| {
                 std::iter::once(title).chain(rates).chain(cells(latency)).collect()
             },
         )
     });
-    let head = ["", "renewals/s", "pairs/s", "p50", "p99", "p99.9", "longest"];
+    let head = ["", "renewals/s", "pairs/s", "generator", "p50", "p99", "p99.9", "longest"];
     page.table("renewed", &head, rows);
 }
 
@@ -191,6 +195,7 @@ fn start(page: &mut Page, scale: &ScaleFigures) {
         let after = match row.after {
             After::Nothing => "a new cell",
             After::Kill => "a member after `kill -9`",
+            After::KillAll => "all members after `kill -9`",
             After::Stop => "a member after a clean stop",
         };
         let held = match row.held {
@@ -204,17 +209,69 @@ fn start(page: &mut Page, scale: &ScaleFigures) {
     page.set("start_max_lease", seconds(START_MAX_LEASE));
 }
 
+fn clients(page: &mut Page, scale: &ScaleFigures) {
+    let rows = scale.clients.iter().map(|row| {
+        let on_redis = |other: &&ClientRow| {
+            other.library == row.library && other.side == Side::Redis && row.side != Side::Redis
+        };
+        let on_redis = scale.clients.iter().find(on_redis);
+        let mut cells = vec![format!("{}, on {}", row.version, row.side.title())];
+        for (at, load) in row.loads.iter().enumerate() {
+            let ratio =
+                on_redis.and_then(|other| beside(&load.per_second, &other.loads[at].per_second));
+            cells.extend([
+                spread(&load.per_second, count),
+                ratio.map(|ratio| with_range(ratio, three_digits)).unwrap_or_default(),
+                median(&load.p50_us).map(micros).unwrap_or_default(),
+                median(&load.cpu_us).map(micros).unwrap_or_default(),
+            ]);
+        }
+        cells
+    });
+    let mut head = vec![String::new()];
+    for clients in AT_ONCE {
+        head.push(format!("{clients} at a time: pairs/s"));
+        head.extend(["beside Redis", "p50", "client"].map(str::to_owned));
+    }
+    page.table("clients", &head, rows);
+}
+
+fn idle(page: &mut Page, scale: &ScaleFigures) {
+    let rows = scale.idle.iter().filter_map(|row| {
+        let most = row.percent.iter().copied().max_by(f64::total_cmp)?;
+        Some(vec![row.side.title().to_owned(), percent(most)])
+    });
+    page.table("idle", &["", "of one core, each server"], rows);
+}
+
 fn neighbour(page: &mut Page, scale: &ScaleFigures) {
     let rows = scale.neighbour.iter().map(|row| {
-        let ratio = beside(&row.spinning, &row.blocking);
+        let rate = row.rate.map(|rate| format!(", {} due per second", count(rate)));
+        let factor = |of: fn(&Beside) -> &Vec<f64>| {
+            let ratio = beside(of(&row.ours), of(&row.blocking));
+            ratio.map(|ratio| with_range(ratio, three_digits)).unwrap_or_default()
+        };
         vec![
-            row.case.to_string(),
-            spread(&row.blocking, count),
-            spread(&row.spinning, count),
-            ratio.map(|ratio| with_range(ratio, three_digits)).unwrap_or_default(),
+            format!("{}{}", row.case, rate.unwrap_or_default()),
+            spread(&row.blocking.per_second, count),
+            spread(&row.ours.per_second, count),
+            factor(|cell| &cell.per_second),
+            median(&row.ours.load_cpu_us).map(micros).unwrap_or_default(),
+            spread(&row.blocking.neighbour, three_digits),
+            spread(&row.ours.neighbour, three_digits),
+            factor(|cell| &cell.neighbour),
         ]
     });
-    let head = ["", "blocking, per second", "spinning, per second", "spinning beside blocking"];
+    let head = [
+        "",
+        "blocking, per second",
+        "defaults, per second",
+        "factor",
+        "generator",
+        "loop beside blocking",
+        "loop beside defaults",
+        "factor",
+    ];
     page.table("neighbour", &head, rows);
 }
 

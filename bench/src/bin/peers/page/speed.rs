@@ -23,13 +23,15 @@ pub(crate) fn fill(page: &mut Page, figures: &Figures) {
     headline(page, figures);
     let some = [("1 in flight", pairs(1)), ("64", pairs(64)), ("512", pairs(512))];
     rates(page, figures, "pairs", &some);
+    security(page, figures, &some);
     let spread = [("64, spread", pairs(64).spread()), ("512, spread", pairs(512).spread())];
     rates(page, figures, "pairs_spread", &spread);
     curve(page, figures);
     rates(page, figures, "own_connections", &[("64 clients", own(64)), ("512 clients", own(512))]);
-    rates(page, figures, "awake", &[("64 in flight", Case::new(What::Awake, 64))]);
+    let awake = |in_flight| Case::new(What::Awake, in_flight);
+    rates(page, figures, "awake", &[("1 in flight", awake(1)), ("64", awake(64))]);
     rates(page, figures, "contended", &[("64 in flight", Case::new(What::Mixed, 64))]);
-    latency(page, figures, &some);
+    latency(page, figures, &[&some[..], &[("1, cores awake", awake(1))]].concat());
     let some = [("64 in flight", renewals(64)), ("512 in flight", renewals(512))];
     rates(page, figures, "renewals", &some);
     handovers(page, figures);
@@ -38,14 +40,41 @@ pub(crate) fn fill(page: &mut Page, figures: &Figures) {
         ("pair, 64", pairs(64)),
         ("pair, 512", pairs(512)),
         ("pair, a connection each, 64", own(64)),
+        ("renewal, 64", renewals(64)),
+        ("renewal, 512", renewals(512)),
     ];
     let head = |name: &str| vec![name.to_owned()];
     table(page, figures, "cost", &some, head, |side, case| {
-        let cost = |row: &Row| {
-            let load = row.median(|turn| turn.load_cpu_us);
-            format!("{} + {}", micros(row.median(|turn| turn.cpu_us)), micros(load))
-        };
+        let cost = |row: &Row| micros(row.median(|turn| turn.cpu_us));
         vec![figures.row(side, case).map(cost).unwrap_or_default()]
+    });
+}
+
+/// What TLS and tokens cost, beside the same cell without them.
+fn security(page: &mut Page, figures: &Figures, cases: &[(&str, Case)]) {
+    let head = |case: &str| {
+        let first = format!("{case}: pairs/s");
+        [&first, "factor", "processor time", "generator"].map(str::to_owned).into()
+    };
+    let secured = Side::all().filter(|side| side.is_secured());
+    let secured: Vec<Side> =
+        secured.filter(|side| figures.row(*side, cases[0].1).is_some()).collect();
+    if secured.is_empty() {
+        return;
+    }
+    let sides = [&[Side::Ours], &secured[..]].concat();
+    table_of(page, sides, "security", cases, head, |side, case| {
+        let row = figures.row(side, case);
+        let rate = row.and_then(|row| row.spread(per_second));
+        let ratio = figures.ratio((side, case), (Side::Ours, case), per_second);
+        let ratio = ratio.filter(|_| side != Side::Ours);
+        let cost = row.map(|row| micros(row.median(|turn| turn.cpu_us)));
+        vec![
+            rate.map(|rate| with_range(rate, count)).unwrap_or_default(),
+            ratio.map(|ratio| with_range(ratio, three_digits)).unwrap_or_default(),
+            cost.unwrap_or_default(),
+            generator(figures, side, case),
+        ]
     });
 }
 
@@ -58,9 +87,20 @@ fn table(
     head_of: impl Fn(&str) -> Vec<String>,
     cells: impl Fn(Side, Case) -> Vec<String>,
 ) {
+    table_of(page, figures.sides(), name, cases, head_of, cells);
+}
+
+fn table_of(
+    page: &mut Page,
+    sides: Vec<Side>,
+    name: &str,
+    cases: &[(&str, Case)],
+    head_of: impl Fn(&str) -> Vec<String>,
+    cells: impl Fn(Side, Case) -> Vec<String>,
+) {
     let mut head = vec![String::new()];
     head.extend(cases.iter().flat_map(|(case, _)| head_of(case)));
-    let rows = figures.sides().into_iter().filter_map(|side| {
+    let rows = sides.into_iter().filter_map(|side| {
         let cells: Vec<String> = cases.iter().flat_map(|(_, case)| cells(side, *case)).collect();
         let has_some = cells.iter().any(|cell| !cell.is_empty());
         has_some.then(|| std::iter::once(side.title().to_owned()).chain(cells).collect())
@@ -68,11 +108,12 @@ fn table(
     page.table(name, &head, rows);
 }
 
-/// Rates with their range, and their ratio to one Redis under the same load.
+/// Rates with their range, their ratio to one Redis under the same load, and the cost of the load.
 fn rates(page: &mut Page, figures: &Figures, name: &str, cases: &[(&str, Case)]) {
     let is_renewal = |case: Case| case.what == What::Renewals;
     let unit = if is_renewal(cases[0].1) { "renewals/s" } else { "pairs/s" };
-    let head = |case: &str| vec![format!("{case}: {unit}"), "beside Redis".to_owned()];
+    let head =
+        |case: &str| vec![format!("{case}: {unit}"), "beside Redis".into(), "generator".into()];
     table(page, figures, name, cases, head, |side, case| {
         let rate = figures.row(side, case).and_then(|row| row.spread(per_second));
         let ratio = figures.ratio((side, case), (Side::Redis, case.to_one()), per_second);
@@ -82,8 +123,15 @@ fn rates(page: &mut Page, figures: &Figures, name: &str, cases: &[(&str, Case)])
             Some(ratio) => with_range(ratio, three_digits),
             None => String::new(),
         };
-        vec![rate.map(|rate| with_range(rate, count)).unwrap_or_default(), beside]
+        let rate = rate.map(|rate| with_range(rate, count)).unwrap_or_default();
+        vec![rate, beside, generator(figures, side, case)]
     });
+}
+
+/// The processor time of the load generator per operation.
+fn generator(figures: &Figures, side: Side, case: Case) -> String {
+    let row = figures.row(side, case);
+    row.map(|row| micros(row.median(|turn| turn.load_cpu_us))).unwrap_or_default()
 }
 
 fn headline(page: &mut Page, figures: &Figures) {
@@ -122,22 +170,23 @@ fn drawn(title: &str, label: &'static str, mut each: Vec<Bar>) -> Option<(String
 
 fn handovers(page: &mut Page, figures: &Figures) {
     let case = |clients| Case::new(What::Handovers, clients);
-    let cases = [
-        ("16 clients", case(16)),
-        ("16, spread", case(16).spread()),
-        ("128 clients", case(128)),
-        ("128, spread", case(128).spread()),
-    ];
-    let head = |case: &str| vec![format!("{case}: hand-overs/s"), "shares".to_owned()];
-    table(page, figures, "handovers", &cases, head, |side, case| {
-        let row = figures.row(side, case);
-        let rate = row.and_then(|row| row.spread(per_second));
-        let shares = row.and_then(Row::unevenness);
-        vec![
-            rate.map(|rate| with_range(rate, count)).unwrap_or_default(),
-            shares.map(unevenness).unwrap_or_default(),
-        ]
-    });
+    let cases =
+        [("16 clients", case(16)), ("16, spread", case(16).spread()), ("128 clients", case(128))];
+    let head = |case: &str| {
+        let first = format!("{case}: hand-overs/s");
+        [&first, "generator", "shares", "wait: p50", "p99", "longest"].map(str::to_owned).into()
+    };
+    for (name, cases) in [("handovers", &cases[..2]), ("handovers_many", &cases[2..])] {
+        table(page, figures, name, cases, head, |side, case| {
+            let row = figures.row(side, case);
+            let rate = row.and_then(|row| row.spread(per_second));
+            let rate = rate.map(|rate| with_range(rate, count)).unwrap_or_default();
+            let shares = row.and_then(Row::unevenness).map(unevenness).unwrap_or_default();
+            let waits = row.and_then(Row::waits_us).map(|waits| waits.map(micros));
+            let cells = vec![rate, generator(figures, side, case), shares];
+            cells.into_iter().chain(waits.unwrap_or_default()).collect()
+        });
+    }
     let bars = figures.sides().into_iter().filter_map(|side| {
         let row = figures.row(side, case(16))?;
         let (value, shares) = (row.median(per_second), row.unevenness()?);

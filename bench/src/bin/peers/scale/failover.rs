@@ -18,8 +18,7 @@ use super::{ScalePlan, await_success, await_vote, pairs};
 use crate::figures::rounded;
 use crate::side::Side;
 
-const SIDES: [Side; 6] =
-    [Side::OursDefault, Side::Ours, Side::OursSpinning, Side::Redlock, Side::ZooKeeper, Side::Etcd];
+const SIDES: [Side; 4] = [Side::Ours, Side::Redlock, Side::ZooKeeper, Side::Etcd];
 const IN_FLIGHT: u32 = 16;
 const CONNECTIONS: u32 = 6;
 /// Short, so that a killed PaxosLease node votes again soon.
@@ -54,7 +53,7 @@ pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<FailoverRow>> {
     let mut rows = Vec::new();
     for side in plan.among(&SIDES) {
         let is_led = matches!(side, Side::ZooKeeper | Side::Etcd);
-        let turns = plan.pick(1, if is_led { 3 } else { 4 });
+        let turns = plan.pick(1, 3);
         let after = if is_led { AFTER_LEADER } else { AFTER };
         let mut service = plan.start(side, MAX_LEASE)?;
         let kinds = [Clients::All, Clients::OfSurvivor, Clients::OfVictim];

@@ -11,9 +11,9 @@ use super::{HELD_FOR, ScalePlan, cpu, fill, pairs};
 use crate::figures::rounded;
 use crate::side::Side;
 
-const HELD: [u32; 5] = [1_000, 10_000, 100_000, 1_000_000, 10_000_000];
-const QUICK_POINTS: usize = 3;
-const SIDES: [Side; 3] = [Side::Redis, Side::OursDefault, Side::Ours];
+const HELD: [u32; 4] = [1_000, 100_000, 1_000_000, 10_000_000];
+const QUICK_POINTS: usize = 2;
+const SIDES: [Side; 2] = [Side::Redis, Side::Ours];
 const IN_FLIGHT: u32 = 512;
 const SPAN: Duration = Duration::from_secs(1);
 const WARMUP: Duration = Duration::from_millis(250);
@@ -38,7 +38,7 @@ pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<GrowthRow>> {
             let row = GrowthRow { side, held: *held, cpu_us: Vec::new(), per_second: Vec::new() };
             points.push((service, row));
         }
-        for round in 0..plan.pick(2, 5) {
+        for round in 0..plan.pick(2, 4) {
             let first = round % points.len();
             for turn in 0..points.len() {
                 let count = points.len();

@@ -17,8 +17,7 @@ const QUICK_FEW: [u32; 1] = [10_000];
 const MOST: [Side; 2] = [Side::Ours, Side::Redis];
 /// They need minutes and gigabytes where others need seconds.
 const FEWEST: [Side; 2] = [Side::ZooKeeper, Side::Etcd];
-const SIDES: [Side; 6] =
-    [Side::Redis, Side::Redlock, Side::OursDefault, Side::Ours, Side::ZooKeeper, Side::Etcd];
+const SIDES: [Side; 5] = [Side::Redis, Side::Redlock, Side::Ours, Side::ZooKeeper, Side::Etcd];
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct MemoryRow {

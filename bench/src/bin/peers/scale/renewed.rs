@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use hdrhistogram::Histogram;
 use paxoslease_bench::peers::Redis;
 use paxoslease_load::{Dialect, Extent, Report, Workload};
-use paxoslease_rig::clock::sleep;
+use paxoslease_rig::clock::{process_time, sleep};
 use serde::{Deserialize, Serialize};
 
 use super::{HELD_FOR, ScalePlan, start_ours};
@@ -21,7 +21,7 @@ const QUICK_LEASES: u32 = 100_000;
 const TTL: Duration = Duration::from_secs(30);
 const PAIRS_PER_SECOND: f64 = 10_000.0;
 const WARMUP: Duration = Duration::from_secs(1);
-const SIDES: [Side; 4] = [Side::Redis, Side::OursDefault, Side::Ours, Side::OursSpinning];
+const SIDES: [Side; 2] = [Side::Redis, Side::Ours];
 /// How much longer the renewals last than the pairs.
 const AROUND: Duration = Duration::from_secs(3);
 const IN_FLIGHT: u32 = 512;
@@ -40,6 +40,9 @@ pub(crate) struct RenewedRow {
     pub(crate) alone: Latency,
     /// Of a pair during the renewals.
     pub(crate) beside: Latency,
+    /// Of the load generator per operation: without the renewals, and during them.
+    #[serde(default)]
+    pub(crate) load_cpu_us: Option<[f64; 2]>,
     pub(crate) failures: u64,
 }
 
@@ -87,13 +90,24 @@ fn row(plan: &ScalePlan, side: Side, dialect: Dialect, endpoint: &str) -> Result
     let mut pairs = load(Workload::Pairs, PAIRS_PER_SECOND);
     (pairs.extent, pairs.warmup) = (Extent::Lasting(span), WARMUP);
     pairs.names = "pairs/".to_owned();
+    let before = process_time();
     let alone = paxoslease_load::run(&pairs, &mut |_| {})?;
+    let load_cpu_alone = process_time() - before;
 
     let due = 3.0 * f64::from(leases) / TTL.as_secs_f64();
     let mut renewals = load(Workload::Renew { leases }, due);
     (renewals.extent, renewals.warmup) = (Extent::Lasting(span + AROUND), WARMUP);
     renewals.names = "held/series/00".to_owned();
-    let (renewed, beside) = at_once(&renewals, &pairs)?;
+    let (renewed, beside, load_cpu_beside) = at_once(&renewals, &pairs)?;
+    // The processor time includes the warm-up.
+    let each = |cpu: Duration, per_second: f64| {
+        let operations = per_second * (WARMUP + span).as_secs_f64();
+        rounded(cpu.as_secs_f64() * 1e6 / operations)
+    };
+    let load_cpu_us = [
+        each(load_cpu_alone, alone.per_second),
+        each(load_cpu_beside, beside.per_second + renewed.per_second),
+    ];
     Ok(RenewedRow {
         side,
         leases,
@@ -105,15 +119,17 @@ fn row(plan: &ScalePlan, side: Side, dialect: Dialect, endpoint: &str) -> Result
         pairs_alone_per_second: rounded(alone.per_second),
         alone: Latency::of(&alone.whole_nanos),
         beside: Latency::of(&beside.whole_nanos),
+        load_cpu_us: Some(load_cpu_us),
         failures: renewed.failures() + beside.failures(),
     })
 }
 
-/// Begins the pairs when the other load renews its leases.
+/// Begins the pairs when the other load renews its leases. Returns both reports, and the processor
+/// time of both loads while the pairs ran.
 fn at_once(
     renewals: &paxoslease_load::Plan,
     pairs: &paxoslease_load::Plan,
-) -> Result<(Report, Report)> {
+) -> Result<(Report, Report, Duration)> {
     let is_renewing = AtomicBool::new(false);
     thread::scope(|scope| {
         let renewing = scope.spawn(|| {
@@ -124,10 +140,12 @@ fn at_once(
         while !is_renewing.load(Ordering::Relaxed) && !renewing.is_finished() {
             sleep(Duration::from_millis(10));
         }
+        let before = process_time();
         let beside = paxoslease_load::run(pairs, &mut |_| {});
+        let cpu = process_time() - before;
         let renewed = renewing.join().ok().context("the load panicked")?;
         let (renewed, beside) = (renewed?, beside?);
         ensure!(renewed.operations > 0, "nothing was renewed");
-        Ok((renewed, beside))
+        Ok((renewed, beside, cpu))
     })
 }

@@ -1,4 +1,4 @@
-//! Ten million leases, acquired, renewed, released, acquired again and left to expire in a closed
+//! Millions of leases, acquired, renewed, released, acquired again and left to expire in a closed
 //! loop, and whether a shard stalls meanwhile.
 //!
 //! A stall shows in two ways: as a long pass of a shard's event loop, which the node measures since
@@ -24,7 +24,7 @@ use crate::side::Side;
 
 /// The longest pass of an event loop since the start.
 const LONGEST_TURN: &str = "paxoslease_turn_seconds_max";
-const LEASES: u32 = 10_000_000;
+const LEASES: u32 = 5_000_000;
 const QUICK_LEASES: u32 = 1_000_000;
 const FEW_LEASES: u32 = 1_000;
 const FEW_FOR: Duration = Duration::from_secs(5);
@@ -32,7 +32,7 @@ const QUICK_FEW_FOR: Duration = Duration::from_secs(2);
 const IN_FLIGHT: u32 = 512;
 const MAX_LEASE: Duration = Duration::from_secs(600);
 /// Longer than it takes to acquire all leases.
-const EXPIRES_AFTER: Duration = Duration::from_secs(45);
+const EXPIRES_AFTER: Duration = Duration::from_secs(25);
 const QUICK_EXPIRES_AFTER: Duration = Duration::from_secs(6);
 /// How long the sweep of the expired leases takes.
 const SWEEPS_FOR: Duration = Duration::from_secs(10);

@@ -7,14 +7,14 @@ use std::time::Duration;
 use anyhow::Result;
 use paxoslease_bench::peers::{Load, Service, Target};
 use paxoslease_load::Extent;
+use paxoslease_rig::Process;
 use paxoslease_rig::clock::now;
 use serde::{Deserialize, Serialize};
 
 use super::{HELD_FOR, ScalePlan, await_success, await_vote, fill, millis, pairs};
 use crate::side::Side;
 
-const SIDES: [Side; 6] =
-    [Side::OursDefault, Side::Ours, Side::Redis, Side::Redlock, Side::ZooKeeper, Side::Etcd];
+const SIDES: [Side; 5] = [Side::Ours, Side::Redis, Side::Redlock, Side::ZooKeeper, Side::Etcd];
 /// How long a killed node does not vote.
 pub(crate) const MAX_LEASE: Duration = Duration::from_secs(2);
 const IN_FLIGHT: u32 = 16;
@@ -29,6 +29,8 @@ pub(crate) enum After {
     /// All members start, with empty folders.
     Nothing,
     Kill,
+    /// All members are killed, and started again.
+    KillAll,
     Stop,
 }
 
@@ -37,7 +39,8 @@ pub(crate) struct StartRow {
     pub(crate) side: Side,
     pub(crate) after: After,
     pub(crate) held: u32,
-    /// Until every started member has granted a lease to a client.
+    /// Until every started member has granted a lease to a client; after [`After::KillAll`], until
+    /// any has.
     pub(crate) serves_ms: Vec<f64>,
     /// Until a PaxosLease node voted again.
     pub(crate) votes_ms: Vec<f64>,
@@ -47,10 +50,7 @@ pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<StartRow>> {
     let mut rows = Vec::new();
     for side in plan.among(&SIDES) {
         eprintln!("{}: starts", side.title());
-        let turns = match side {
-            Side::ZooKeeper | Side::Etcd => plan.pick(1, 3),
-            _ => plan.pick(1, 5),
-        };
+        let turns = plan.pick(1, 3);
         let mut cold = StartRow::new(side, After::Nothing, 0);
         for _ in 0..turns {
             let began_at = now();
@@ -59,6 +59,7 @@ pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<StartRow>> {
             cold.serves_ms.push(millis(began_at.elapsed()));
         }
         rows.push(cold);
+        rows.push(whole_restarts(plan, side, turns)?);
         if side != Side::Redis {
             rows.push(restarts(plan, StartRow::new(side, After::Kill, 0), MAX_LEASE, turns)?);
         }
@@ -90,14 +91,10 @@ fn restarts(
     for _ in 0..turns {
         if row.after == After::Stop {
             service.members()[MEMBER].stop()?;
-        } else {
-            if row.side.is_ours() {
-                // Without recent leases a node would not have to wait before it votes.
-                let load = Load { ttl: max_lease, ..pairs(IN_FLIGHT, LOADED_FOR) };
-                service.run(&load, Target::One)?;
-            }
-            service.members()[MEMBER].kill()?;
+        } else if row.side.is_ours() {
+            load_before_kill(&*service)?;
         }
+        // A restart kills a member that runs.
         let began_at = now();
         service.restart(MEMBER)?;
         await_grants(&*service)?;
@@ -108,6 +105,35 @@ fn restarts(
         }
     }
     Ok(row)
+}
+
+/// Kills all members of a loaded service at once, and starts them again.
+fn whole_restarts(plan: &ScalePlan, side: Side, turns: u32) -> Result<StartRow> {
+    let mut row = StartRow::new(side, After::KillAll, 0);
+    let mut service = plan.start(side, MAX_LEASE)?;
+    for _ in 0..turns {
+        if side.is_ours() {
+            load_before_kill(&*service)?;
+        }
+        let began_at = now();
+        service.members().iter().try_for_each(Process::kill)?;
+        for member in 0..service.members().len() {
+            let process = service.spawn(member)?;
+            service.members_mut()[member] = process;
+        }
+        let load = Load { extent: Extent::Count(1), ttl: MAX_LEASE, ..pairs(1, LOADED_FOR) };
+        await_success(&*service, &load, Duration::from_millis(1))?;
+        row.serves_ms.push(millis(began_at.elapsed()));
+        // The next turn kills a service that works.
+        await_grants(&*service)?;
+    }
+    Ok(row)
+}
+
+/// Without recent leases a node would not have to wait before it votes.
+fn load_before_kill(service: &dyn Service) -> Result<()> {
+    let load = Load { ttl: MAX_LEASE, ..pairs(IN_FLIGHT, LOADED_FOR) };
+    service.run(&load, Target::One).map(drop)
 }
 
 /// Waits until a client of every member has acquired and released a lease.
