@@ -52,8 +52,9 @@ use crate::command::Command;
 use crate::log_throttle::LogThrottle;
 use crate::request::{Answer, Hint, ReplyTo};
 
-/// How often entries are swept without load.
+/// How often entries are swept without load, and how often a node without entries looks.
 const HOUSEKEEPING: Duration = Duration::from_millis(50);
+const HOUSEKEEPING_IDLE: Duration = Duration::from_millis(500);
 /// The most entries that one sweep looks at.
 const SWEPT_MAX: u32 = 4096;
 /// Under load, a sweep follows after this many messages: names may have come and gone.
@@ -351,10 +352,15 @@ impl Driver {
                 Due::Lose => self.lose(now, guard),
             }
         }
+        let is_idle = self.shard.entries() == 0 && !self.quarantined;
+        if !is_idle {
+            self.housekeeping_at = self.housekeeping_at.min(now.after(HOUSEKEEPING));
+        }
         if now >= self.housekeeping_at {
             self.shard.sweep(now, SWEPT_MAX);
             self.messages_since_sweep = 0;
-            self.housekeeping_at = now.after(HOUSEKEEPING);
+            let pause = if is_idle { HOUSEKEEPING_IDLE } else { HOUSEKEEPING };
+            self.housekeeping_at = now.after(pause);
             self.shard.set_counter_bound(self.counter_bound.at(now));
             self.note_quarantine(now);
             self.note_ballots(now);
