@@ -375,7 +375,7 @@ impl Peers {
 }
 
 #[test]
-fn a_member_that_a_majority_can_do_without_gets_messages_a_little_later() {
+fn members_outside_the_majority_get_a_release_a_little_later() {
     let [to_all, to_one] = transmits();
     let (mut peers, near, other) = connected();
     assert_eq!(peers.sends(START, Some(&to_all)), [near]);
