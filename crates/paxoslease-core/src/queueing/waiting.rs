@@ -158,9 +158,9 @@ impl Proposer {
         }
     }
 
-    /// The first node tries now, with a direct round. If the name was released through this node,
-    /// it tries at once, so that Release and Propose share a frame. Every other node waits for its
-    /// turn and then prepares.
+    /// The first node tries now. If the name was released through this node, it tries at once, so
+    /// that Release and Propose share a frame. Every other node waits for its turn and then
+    /// prepares.
     pub(crate) fn on_freed(
         &mut self,
         env: &mut Env<'_>,
@@ -179,13 +179,10 @@ impl Proposer {
                 self.wake_at(now, Wake::Contender(id));
             }
             State::BackingOff(_) => {}
+            State::Waiting { .. } if released_here && nodes_before == 0 => self.race(env, now, id),
             State::Waiting { until, .. } => {
-                // The first in turn is alone, so it needs no promises.
-                contender.contested = nodes_before > 0;
-                if nodes_before == 0 && released_here {
-                    return self.race(env, now, id);
-                }
                 if nodes_before > 0 {
+                    contender.contested = true;
                     let turns = u32::try_from(nodes_before).unwrap_or(u32::MAX);
                     let turn_at = now.after(step.saturating_mul(turns)).after(self.rng.below(step));
                     *until = turn_at.min(*until);
