@@ -443,10 +443,12 @@ impl Acceptor {
         let answer = rule(&mut entry.register, floor);
         let live = entry.register.live(now).map(|live| live.tenure);
         // A tenure brings its text along. A Heal without the text erases none, and a Heal with the
-        // text adds it where the tenure is stored without.
+        // text adds it where the tenure is stored without. Most holders of a name use the same text
+        // each time, and comparing it takes less time than storing it again.
         if let Some(holder) = holder
             && answer == Answer::Accept
-            && (live != before || holder != Holder::NONE && entry.label.holder() == Holder::NONE)
+            && (live != before || entry.label.holder() == Holder::NONE)
+            && entry.label.holder() != holder
         {
             let entry = self.table.entry(slot);
             let label = entry.label.with_holder(holder);
