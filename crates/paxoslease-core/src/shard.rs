@@ -569,11 +569,9 @@ impl Shard {
     /// When to call [`Self::handle_timeout`]. The wake-up may be stale.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let proposer = self.proposer.next_wake_at();
-        match self.acceptor.as_ref().map(|acceptor| acceptor.standing.next_at()) {
-            Some(at) if at < Instant::MAX => Some(proposer.map_or(at, |wake_at| wake_at.min(at))),
-            _ => proposer,
-        }
+        let standing = self.acceptor.as_ref().map_or(Instant::MAX, |it| it.standing.next_at());
+        let wake_at = self.proposer.next_wake_at().min(standing);
+        (wake_at < Instant::MAX).then_some(wake_at)
     }
 
     /// Sets whether grants, releases and expiries at this node become [`Event::HeldHint`],

@@ -477,7 +477,8 @@ impl Proposer {
         self.operation_ends.drop_stale(|version| !operations.contains_key(&version));
     }
 
-    pub(crate) fn next_wake_at(&self) -> Option<Instant> {
+    /// When the next wake-up fires; [`Instant::MAX`] for never.
+    pub(crate) fn next_wake_at(&self) -> Instant {
         let ends = [
             self.round_ends.next_at(),
             self.release_ends.next_at(),
@@ -485,7 +486,7 @@ impl Proposer {
             self.operation_ends.next_at(),
             self.waits.next_at(),
         ];
-        ends.into_iter().flatten().min()
+        ends.into_iter().fold(Instant::MAX, Instant::min)
     }
 
     pub(crate) fn rounds(&self) -> impl Iterator<Item = &Round> {
