@@ -351,11 +351,11 @@ impl Shard {
         message: Message<'_>,
     ) -> Result<(), Refusal> {
         self.end_standing(now);
-        let outcome = match message {
+        let outcome = match &message {
             Message::Request(request) => self.handle_request(now, from, request),
             Message::Reply(reply) => self.handle_reply(now, from, reply),
             Message::Hint(hint) => {
-                self.handle_hint(now, hint);
+                self.handle_hint(now, *hint);
                 Ok(())
             }
         };
@@ -369,7 +369,7 @@ impl Shard {
         &mut self,
         now: Instant,
         from: NodeId,
-        request: Request<'_>,
+        request: &Request<'_>,
     ) -> Result<(), Refusal> {
         let refused = match self.ask_acceptor(now, from, request) {
             Ok(None) => Ok(()),
@@ -380,7 +380,7 @@ impl Shard {
             Err(refusal) => Err(refusal),
         };
         // Requests wait also at a node that does not vote yet.
-        match request {
+        match *request {
             Request::Release { name, tenure } => self.note_freed(now, from, name, tenure),
             Request::Propose { name, .. } => self.note_taken(now, name),
             Request::Prepare { .. }
@@ -397,7 +397,7 @@ impl Shard {
         &mut self,
         now: Instant,
         from: NodeId,
-        request: Request<'_>,
+        request: &Request<'_>,
     ) -> Result<Option<Body>, Refusal> {
         if self.acceptor.as_ref().is_some_and(Acceptor::has_forgotten) {
             self.learn_floor(now);
@@ -405,11 +405,11 @@ impl Shard {
         let Some(acceptor) = &mut self.acceptor else { return Err(Refusal::NotAcceptor) };
         let ceilings = &mut self.ceilings;
         let bound = self.proposer.counter_refused_above();
-        let admitted = acceptor.admit(&self.config, ceilings, bound, now, from, &request);
+        let admitted = acceptor.admit(&self.config, ceilings, bound, now, from, request);
         let answer = match admitted {
             Ok(()) => acceptor.answer(&self.config, ceilings, now, from, request)?,
             Err(Refusal::RecordBehind) if self.deferred.len() < self.config.limits.deferred_max => {
-                self.deferred.push_back((from, Body::copied(request)));
+                self.deferred.push_back((from, Body::copied(*request)));
                 None
             }
             Err(refusal) => return Err(refusal),
@@ -417,7 +417,7 @@ impl Shard {
         if let Some(ballot) = request.ballot() {
             self.proposer.observe(ballot.counter());
         }
-        if let Request::Release { tenure, .. } = request {
+        if let Request::Release { tenure, .. } = *request {
             // A6: a request that waits for the disk must not store the tenure later.
             self.deferred.retain(|(_, body)| body.stores() != Some(tenure));
         }
@@ -434,7 +434,7 @@ impl Shard {
         &mut self,
         now: Instant,
         from: NodeId,
-        reply: Reply<'_>,
+        reply: &Reply<'_>,
     ) -> Result<(), Refusal> {
         let Some(member) = self.config.cell.member(from) else { return Err(Refusal::NotMember) };
         let bound = self.proposer.counter_refused_above();
@@ -499,9 +499,9 @@ impl Shard {
             let Some((from, body)) = self.deferred.pop_front() else { break };
             let Some(request) = body.request() else { continue };
             if from == self.config.node {
-                self.ask_own(now, request);
+                self.ask_own(now, &request);
                 self.with_proposer(now, |_, _| {});
-            } else if let Err(refusal) = self.handle_request(now, from, request) {
+            } else if let Err(refusal) = self.handle_request(now, from, &request) {
                 self.drops[refusal as usize] += 1;
             }
         }
@@ -519,7 +519,7 @@ impl Shard {
         if let Some(own) = self.own {
             while let Some((place, body)) = self.out.take_for(own) {
                 if let Some(request) = body.request() {
-                    self.ask_own(now, request);
+                    self.ask_own(now, &request);
                 }
                 self.out.put_back(place, body);
             }
@@ -531,12 +531,12 @@ impl Shard {
         result
     }
 
-    fn ask_own(&mut self, now: Instant, request: Request<'_>) {
+    fn ask_own(&mut self, now: Instant, request: &Request<'_>) {
         let Some(own) = self.own else { return };
         match self.ask_acceptor(now, self.config.node, request) {
             Ok(Some(body)) => {
                 if let Message::Reply(reply) = body.message() {
-                    self.proposer.handle_reply(&mut env!(self), now, own, reply);
+                    self.proposer.handle_reply(&mut env!(self), now, own, &reply);
                 }
             }
             Ok(None) => {}

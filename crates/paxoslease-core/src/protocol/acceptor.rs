@@ -249,9 +249,9 @@ impl Acceptor {
         ceilings: &mut Ceilings,
         now: Instant,
         from: NodeId,
-        request: Request<'_>,
+        request: &Request<'_>,
     ) -> Result<Option<Body>, Refusal> {
-        match request {
+        match *request {
             Request::Prepare { name, ballot } => {
                 let round = RoundRequest { from, name, holder: None, ballot };
                 if !self.turns.is_empty()
@@ -659,7 +659,7 @@ mod tests {
             let propose = Request::Propose { name, ballot, ttl, holder: Holder::NONE };
             for request in [propose, Request::Release { name, tenure }] {
                 let now = Instant::ZERO;
-                acceptor.answer(&config, &mut ceilings, now, node, request).expect("room");
+                acceptor.answer(&config, &mut ceilings, now, node, &request).expect("room");
             }
         }
         assert_eq!((acceptor.released.len(), acceptor.table.len()), (RELEASED_MAX, 2));

@@ -318,10 +318,10 @@ impl Proposer {
         env: &mut Env<'_>,
         now: Instant,
         member: MemberSet,
-        reply: Reply<'_>,
+        reply: &Reply<'_>,
     ) {
         let cell = &env.config.cell;
-        match reply {
+        match *reply {
             Reply::Promise { ballot, accepted } => {
                 let Some(flight) = self.rounds.get_mut(&ballot) else { return };
                 let step = match accepted {

@@ -134,8 +134,8 @@ impl Shard {
 
     /// Emits what the acceptor's answer to a request means to watchers.
     #[cold]
-    pub(crate) fn watch_request(&mut self, now: Instant, request: Request<'_>, answer: &Body) {
-        let event = match (request, answer) {
+    pub(crate) fn watch_request(&mut self, now: Instant, request: &Request<'_>, answer: &Body) {
+        let event = match (*request, answer) {
             (Request::Propose { name, .. }, Body::Accept { .. }) => {
                 self.sighting(now, name).map(Event::HeldHint)
             }
