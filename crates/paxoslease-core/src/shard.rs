@@ -407,27 +407,33 @@ impl Shard {
         let bound = self.proposer.counter_refused_above();
         let admitted = acceptor.admit(&self.config, ceilings, bound, now, from, request);
         let answer = match admitted {
-            Ok(()) => acceptor.answer(&self.config, ceilings, now, from, request)?,
+            Ok(()) => acceptor.answer(&self.config, ceilings, now, from, request),
             Err(Refusal::RecordBehind) if self.deferred.len() < self.config.limits.deferred_max => {
                 self.deferred.push_back((from, Body::copied(*request)));
-                None
+                Ok(None)
             }
-            Err(refusal) => return Err(refusal),
+            Err(refusal) => Err(refusal),
         };
+        #[expect(clippy::question_mark, reason = "`?` would move the answer, which is large")]
+        if answer.is_err() {
+            return answer;
+        }
         if let Some(ballot) = request.ballot() {
             self.proposer.observe(ballot.counter());
         }
-        if let Request::Release { tenure, .. } = *request {
+        if let Request::Release { tenure, .. } = *request
+            && !self.deferred.is_empty()
+        {
             // A6: a request that waits for the disk must not store the tenure later.
             self.deferred.retain(|(_, body)| body.stores() != Some(tenure));
         }
         self.request_write();
         if self.watched
-            && let Some(answer) = &answer
+            && let Ok(Some(answer)) = &answer
         {
             self.watch_request(now, request, answer);
         }
-        Ok(answer)
+        answer
     }
 
     fn handle_reply(
@@ -544,12 +550,18 @@ impl Shard {
         }
     }
 
+    #[inline]
     fn request_write(&mut self) {
         // R1: well ahead of need, also if a peer's counter is a whole block ahead.
         self.ceilings.admits_counter(self.proposer.counter() + 1);
         if let Some(record) = self.ceilings.poll_write() {
-            self.out.emit(Event::Persist(record));
+            self.persist(record);
         }
+    }
+
+    #[cold]
+    fn persist(&mut self, record: Record) {
+        self.out.emit(Event::Persist(record));
     }
 
     pub(crate) fn live_tenure(&self, now: Instant, name: Name<'_>) -> Option<Tenure> {
