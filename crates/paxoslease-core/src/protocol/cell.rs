@@ -146,7 +146,7 @@ impl Cell {
     /// A node as a set of one; `None` for a node that is not an acceptor of this cell.
     #[must_use]
     pub fn member(&self, node: NodeId) -> Option<MemberSet> {
-        let place = self.members().binary_search(&node).ok()?;
+        let place = self.members().iter().position(|member| *member == node)?;
         Some(MemberSet(1 << place))
     }
 
