@@ -161,7 +161,7 @@ impl Contenders {
                 self.places.remove(&token);
                 (first, true)
             }
-            None => (self.remove(id).first, false),
+            None => (self.remove(id), false),
         };
         self.waiter_count -= 1;
         (first, remains)
@@ -214,14 +214,16 @@ impl Contenders {
         taken
     }
 
-    fn remove(&mut self, id: ContenderId) -> Contender {
-        let contender = self.slots[id.0 as usize].take().expect("removed once");
-        let hash = self.hash(contender.first.label.name());
+    /// Removes a contender whose only waiter is the first, and returns that one.
+    fn remove(&mut self, id: ContenderId) -> Waiter {
+        let name = name_in(&self.slots, id.0).expect("removed once");
+        let hash = self.hash(name);
         if let Ok(found) = self.by_name.find_entry(hash, |slot| *slot == id.0) {
             found.remove();
         }
         self.vacant.push(id.0);
-        contender
+        let Contender { first, .. } = self.slots[id.0 as usize].take().expect("removed once");
+        first
     }
 
     fn hash(&self, name: Name<'_>) -> u64 {
