@@ -313,7 +313,9 @@ impl Shard {
                 proposer.on_freed(env, now, name, freed);
             }
         });
-        self.send_freed(name, &turns);
+        if frees {
+            self.send_freed(name, &turns);
+        }
         Ok(())
     }
 

@@ -100,10 +100,10 @@ impl Shard {
 
     /// The nodes in the queue for a name that `from` freed, in the order of their turns.
     pub(crate) fn turns(&mut self, now: Instant, name: Name<'_>, from: NodeId) -> Vec<NodeId> {
-        let waits_here = self.proposer.has_waiters(name).then_some(self.config.node);
-        let turn_span = self.proposer.turn_span(&self.config);
         match &mut self.acceptor {
             Some(acceptor) if !acceptor.turns.is_empty() => {
+                let waits_here = self.proposer.has_waiters(name).then_some(self.config.node);
+                let turn_span = self.proposer.turn_span(&self.config);
                 let Some(slot) = acceptor.table().find(name) else { return Vec::new() };
                 acceptor.turns.on_freed(now, slot, from, waits_here, turn_span)
             }
