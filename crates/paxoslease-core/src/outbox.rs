@@ -344,6 +344,11 @@ impl Outbox {
         self.events.push_back(event);
     }
 
+    #[cold]
+    pub(crate) fn persist(&mut self, record: Record) {
+        self.emit(Event::Persist(record));
+    }
+
     pub(crate) fn pop_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }

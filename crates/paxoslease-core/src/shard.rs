@@ -313,9 +313,7 @@ impl Shard {
                 proposer.on_freed(env, now, name, freed);
             }
         });
-        if frees {
-            self.send_freed(name, &turns);
-        }
+        self.send_freed(name, &turns);
         Ok(())
     }
 
@@ -423,9 +421,7 @@ impl Shard {
         if let Some(ballot) = request.ballot() {
             self.proposer.observe(ballot.counter());
         }
-        if let Request::Release { tenure, .. } = *request
-            && !self.deferred.is_empty()
-        {
+        if let Request::Release { tenure, .. } = *request {
             // A6: a request that waits for the disk must not store the tenure later.
             self.deferred.retain(|(_, body)| body.stores() != Some(tenure));
         }
@@ -557,17 +553,8 @@ impl Shard {
         // R1: well ahead of need, also if a peer's counter is a whole block ahead.
         self.ceilings.admits_counter(self.proposer.counter() + 1);
         if let Some(record) = self.ceilings.poll_write() {
-            self.persist(record);
+            self.out.persist(record);
         }
-    }
-
-    #[cold]
-    fn persist(&mut self, record: Record) {
-        self.out.emit(Event::Persist(record));
-    }
-
-    pub(crate) fn live_tenure(&self, now: Instant, name: Name<'_>) -> Option<Tenure> {
-        self.register(name)?.live(now).map(|live| live.tenure)
     }
 
     /// The next message to send to its receivers.

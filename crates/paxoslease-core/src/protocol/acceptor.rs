@@ -549,9 +549,6 @@ impl Acceptor {
     fn sweep_released(&mut self, config: &Config, now: Instant, names_max: u32) {
         let delay = config.reclaim_after.min(self.reclaim_delay.unwrap_or(Duration::MAX));
         let is_due = |released: &ReleasedName| now >= released.at.after(delay);
-        if !self.released.front().is_some_and(is_due) {
-            return;
-        }
         for place in 0..names_max as usize {
             if place.is_multiple_of(PREFETCH_BATCH) && self.table.is_large() {
                 let due = self.released.iter().take(PREFETCH_BATCH).take_while(|name| is_due(name));

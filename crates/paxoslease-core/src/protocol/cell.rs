@@ -180,17 +180,6 @@ impl Cell {
     }
 }
 
-/// The number of acceptors in each set.
-static SET_LENS: [u8; 1 << MEMBERS_MAX] = {
-    let mut lens = [0; 1 << MEMBERS_MAX];
-    let mut set = 1;
-    while set < lens.len() {
-        lens[set] = lens[set / 2] + (set % 2) as u8;
-        set += 1;
-    }
-    lens
-};
-
 /// A set of acceptors of one cell.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct MemberSet(u16);
@@ -202,8 +191,7 @@ impl MemberSet {
     /// The number of acceptors in the set.
     #[must_use]
     pub const fn len(self) -> u32 {
-        // Every round counts its answers, and not every processor has an instruction for that.
-        SET_LENS[self.0 as usize % SET_LENS.len()] as u32
+        crate::bits::count_ones(self.0)
     }
 
     /// Whether the set has no acceptor.

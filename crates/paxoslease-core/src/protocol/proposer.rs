@@ -80,16 +80,6 @@ enum Owner {
     Renewal(Renewal),
 }
 
-impl Owner {
-    /// `None` for a renewal.
-    fn contender(&self) -> Option<ContenderId> {
-        match self {
-            Self::Contender(id) => Some(*id),
-            Self::Renewal(_) => None,
-        }
-    }
-}
-
 /// How many rounds of each kind were begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RoundCounts {
@@ -345,17 +335,15 @@ impl Proposer {
                     }
                     _ => flight.round.on_promise(cell, now, member),
                 };
-                let owner = flight.owner.contender();
-                self.step(env, now, ballot, owner, step, accepted);
+                self.step(env, now, ballot, step, accepted);
             }
             Reply::Accept { ballot } => {
                 let Some(flight) = self.rounds.get_mut(&ballot) else { return };
                 let step = flight.round.on_accept(cell, now, member);
-                if step == Step::Wait && flight.round.is_done(cell) {
+                if step != Step::Wait {
+                    self.step(env, now, ballot, step, None);
+                } else if flight.round.is_done(cell) {
                     self.forget_renewal(ballot);
-                } else if step != Step::Wait {
-                    let owner = flight.owner.contender();
-                    self.step(env, now, ballot, owner, step, None);
                 }
             }
             Reply::Reject { ballot, promised, accepted } => {
@@ -365,8 +353,7 @@ impl Proposer {
                     note_foreign(&mut flight.round, now, member, &seen);
                 }
                 let step = flight.round.on_refusal(cell, self.silent, member);
-                let owner = flight.owner.contender();
-                self.step(env, now, ballot, owner, step, accepted);
+                self.step(env, now, ballot, step, accepted);
             }
             Reply::NotHeld { ballot, promised } => {
                 self.observe(promised.counter());
@@ -382,31 +369,32 @@ impl Proposer {
         }
     }
 
-    /// Acts on the state of a round after an answer. The round belongs to the contender `owner`, or
-    /// is a renewal. `seen` is the lease that the answer reported.
+    /// Acts on the state of a round after an answer. `seen` is the lease that the answer reported.
     fn step(
         &mut self,
         env: &mut Env<'_>,
         now: Instant,
         ballot: Ballot,
-        owner: Option<ContenderId>,
         step: Step,
         seen: Option<Seen<'_>>,
     ) {
-        match (step, owner) {
-            (Step::Wait, Some(_)) => {}
-            (Step::Wait, None) => self.forget_if_done(env, ballot),
-            (Step::Propose, Some(id)) => self.propose(env, ballot, id),
-            (Step::Won, Some(id)) => self.granted(env, now, ballot, id),
-            (Step::Lost, Some(id)) => {
-                let Some(InFlight { round, .. }) = self.rounds.get(&ballot) else { return };
-                let (took, held_by) = (round.round_trip(now), round.held_by(env.cell()));
+        let Some(flight) = self.rounds.get(&ballot) else { return };
+        match (step, &flight.owner) {
+            (Step::Wait, Owner::Contender(_)) => {}
+            (Step::Wait, Owner::Renewal(_)) => self.forget_if_done(env, ballot),
+            (Step::Propose, Owner::Contender(id)) => self.propose(env, ballot, *id),
+            (Step::Won, Owner::Contender(id)) => self.granted(env, now, ballot, *id),
+            (Step::Lost, Owner::Contender(id)) => {
+                let (id, took) = (*id, flight.round.round_trip(now));
+                let held_by = flight.round.held_by(env.cell());
                 self.note_decided(env.config, took);
                 self.lost(env, now, ballot, id, held_by, seen);
             }
-            (Step::Won, None) => self.renewed(env, now, ballot),
-            (Step::Lost, None) => self.renewal_failed(env, ballot),
-            (Step::Propose, None) => unreachable!("a renewal has no prepare phase"),
+            (Step::Won, Owner::Renewal(_)) => self.renewed(env, now, ballot),
+            (Step::Lost, Owner::Renewal(_)) => self.renewal_failed(env, ballot),
+            (Step::Propose, Owner::Renewal(_)) => {
+                unreachable!("a renewal has no prepare phase")
+            }
         }
     }
 
@@ -423,16 +411,14 @@ impl Proposer {
         }
         let cell = env.config.cell;
         let lost = |flight: &InFlight| flight.round.verdict(&cell, silent) == Step::Lost;
-        let mut rounds: alloc::vec::Vec<(Ballot, Option<ContenderId>)> = self
+        let mut ballots: alloc::vec::Vec<Ballot> = self
             .rounds
             .iter()
-            .filter_map(|(ballot, flight)| {
-                lost(flight).then_some((*ballot, flight.owner.contender()))
-            })
+            .filter_map(|(ballot, flight)| lost(flight).then_some(*ballot))
             .collect();
-        rounds.sort_unstable();
-        for (ballot, owner) in rounds {
-            self.step(env, now, ballot, owner, Step::Lost, None);
+        ballots.sort_unstable();
+        for ballot in ballots {
+            self.step(env, now, ballot, Step::Lost, None);
         }
     }
 

@@ -91,14 +91,13 @@ impl Ceilings {
     /// R2: whether a lease this long may be accepted, now and after the write in progress. Asks for
     /// no ceiling.
     pub(crate) fn covers_ttl(&self, ttl: Ttl) -> bool {
-        if !self.stable {
-            return true;
-        }
         // A lower ceiling applies while it is being written, a higher one only afterwards.
         let written = self.writing.map_or(self.durable.lease_ceiling, |record| {
             record.lease_ceiling.min(self.durable.lease_ceiling)
         });
-        Some(ttl) <= written.min(self.wanted.lease_ceiling) || !self.rules.on(Rule::TtlWaitsForDisk)
+        !self.stable
+            || Some(ttl) <= written.min(self.wanted.lease_ceiling)
+            || !self.rules.on(Rule::TtlWaitsForDisk)
     }
 
     /// Notes that a lease this long was accepted.

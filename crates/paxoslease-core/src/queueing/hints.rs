@@ -83,6 +83,10 @@ impl Shard {
         self.acceptor.as_ref()?.sighting(now, name)
     }
 
+    pub(crate) fn live_tenure(&self, now: Instant, name: Name<'_>) -> Option<Tenure> {
+        self.register(name)?.live(now).map(|live| live.tenure)
+    }
+
     /// The acceptor here may have accepted a peer's Propose.
     pub(crate) fn note_taken(&mut self, now: Instant, name: Name<'_>) {
         if self.proposer.has_waiters(name)

@@ -88,9 +88,7 @@ impl Proposer {
             Some(token) => env.out.emit(Event::Renewed { token, tenure, ttl, started_at }),
             None => self.kept.push_back((renewal.label.clone(), tenure, Kept::Renewed)),
         }
-        if !refused.is_empty() {
-            self.heal(env, now, ballot, refused);
-        }
+        self.heal(env, now, ballot, refused);
         if is_done {
             self.forget_renewal(ballot);
         }
