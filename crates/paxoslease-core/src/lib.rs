@@ -41,6 +41,7 @@
 
 extern crate alloc;
 
+mod bits;
 mod config;
 #[cfg(feature = "digest")]
 mod digest;

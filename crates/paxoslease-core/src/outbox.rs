@@ -343,13 +343,22 @@ impl Outbox {
         self.transmits.push_back(Transmit { to, majority_first: false, body });
     }
 
-    pub(crate) fn send_majority_first(&mut self, members: MemberSet, body: Body) {
-        let (to, majority_first) = (To::Members(members), true);
-        self.transmits.push_back(Transmit { to, majority_first, body });
+    /// The Release of a tenure, if it was just sent, may reach a majority first.
+    pub(crate) fn send_majority_first(&mut self, released: Tenure) {
+        if let Some(Transmit { majority_first, body: Body::Release { tenure, .. }, .. }) =
+            self.transmits.back_mut()
+        {
+            *majority_first = *tenure == released;
+        }
     }
 
     pub(crate) fn emit(&mut self, event: Event) {
         self.events.push_back(event);
+    }
+
+    #[cold]
+    pub(crate) fn persist(&mut self, record: Record) {
+        self.emit(Event::Persist(record));
     }
 
     pub(crate) fn pop_event(&mut self) -> Option<Event> {

@@ -303,11 +303,13 @@ impl Shard {
         let label = Label::new(name, Holder::NONE);
         let frees = self.is_waited_for(name)
             && self.live_tenure(now, name).is_none_or(|live| live == tenure);
-        let own = self.config.node;
-        let turns = if frees { self.turns(now, name, own) } else { Vec::new() };
+        let turns = if frees { self.turns(now, name, self.config.node) } else { Vec::new() };
         let nodes_before = self.nodes_before(&turns);
         self.with_proposer(now, |proposer, env| {
-            proposer.release(env, now, token, label, tenure, answer_by, turns.is_empty());
+            proposer.release(env, now, token, label, tenure, answer_by);
+            if turns.is_empty() {
+                env.out.send_majority_first(tenure);
+            }
             if frees {
                 let freed = Freed { released_here: true, nodes_before, is_turn: false };
                 proposer.on_freed(env, now, name, freed);
@@ -351,11 +353,11 @@ impl Shard {
         message: Message<'_>,
     ) -> Result<(), Refusal> {
         self.end_standing(now);
-        let outcome = match message {
+        let outcome = match &message {
             Message::Request(request) => self.handle_request(now, from, request),
             Message::Reply(reply) => self.handle_reply(now, from, reply),
             Message::Hint(hint) => {
-                self.handle_hint(now, hint);
+                self.handle_hint(now, *hint);
                 Ok(())
             }
         };
@@ -369,7 +371,7 @@ impl Shard {
         &mut self,
         now: Instant,
         from: NodeId,
-        request: Request<'_>,
+        request: &Request<'_>,
     ) -> Result<(), Refusal> {
         let refused = match self.ask_acceptor(now, from, request) {
             Ok(None) => Ok(()),
@@ -380,7 +382,7 @@ impl Shard {
             Err(refusal) => Err(refusal),
         };
         // Requests wait also at a node that does not vote yet.
-        match request {
+        match *request {
             Request::Release { name, tenure } => self.note_freed(now, from, name, tenure),
             Request::Propose { name, .. } => self.note_taken(now, name),
             Request::Prepare { .. }
@@ -397,7 +399,7 @@ impl Shard {
         &mut self,
         now: Instant,
         from: NodeId,
-        request: Request<'_>,
+        request: &Request<'_>,
     ) -> Result<Option<Body>, Refusal> {
         if self.acceptor.as_ref().is_some_and(Acceptor::has_forgotten) {
             self.learn_floor(now);
@@ -405,36 +407,40 @@ impl Shard {
         let Some(acceptor) = &mut self.acceptor else { return Err(Refusal::NotAcceptor) };
         let ceilings = &mut self.ceilings;
         let bound = self.proposer.counter_refused_above();
-        let admitted = acceptor.admit(&self.config, ceilings, bound, now, from, &request);
+        let admitted = acceptor.admit(&self.config, ceilings, bound, now, from, request);
         let answer = match admitted {
-            Ok(()) => acceptor.answer(&self.config, ceilings, now, from, request)?,
+            Ok(()) => acceptor.answer(&self.config, ceilings, now, from, request),
             Err(Refusal::RecordBehind) if self.deferred.len() < self.config.limits.deferred_max => {
-                self.deferred.push_back((from, Body::copied(request)));
-                None
+                self.deferred.push_back((from, Body::copied(*request)));
+                Ok(None)
             }
-            Err(refusal) => return Err(refusal),
+            Err(refusal) => Err(refusal),
         };
+        #[expect(clippy::question_mark, reason = "`?` would move the answer, which is large")]
+        if answer.is_err() {
+            return answer;
+        }
         if let Some(ballot) = request.ballot() {
             self.proposer.observe(ballot.counter());
         }
-        if let Request::Release { tenure, .. } = request {
+        if let Request::Release { tenure, .. } = *request {
             // A6: a request that waits for the disk must not store the tenure later.
             self.deferred.retain(|(_, body)| body.stores() != Some(tenure));
         }
         self.request_write();
         if self.watched
-            && let Some(answer) = &answer
+            && let Ok(Some(answer)) = &answer
         {
             self.watch_request(now, request, answer);
         }
-        Ok(answer)
+        answer
     }
 
     fn handle_reply(
         &mut self,
         now: Instant,
         from: NodeId,
-        reply: Reply<'_>,
+        reply: &Reply<'_>,
     ) -> Result<(), Refusal> {
         let Some(member) = self.config.cell.member(from) else { return Err(Refusal::NotMember) };
         let bound = self.proposer.counter_refused_above();
@@ -499,9 +505,9 @@ impl Shard {
             let Some((from, body)) = self.deferred.pop_front() else { break };
             let Some(request) = body.request() else { continue };
             if from == self.config.node {
-                self.ask_own(now, request);
+                self.ask_own(now, &request);
                 self.with_proposer(now, |_, _| {});
-            } else if let Err(refusal) = self.handle_request(now, from, request) {
+            } else if let Err(refusal) = self.handle_request(now, from, &request) {
                 self.drops[refusal as usize] += 1;
             }
         }
@@ -518,7 +524,7 @@ impl Shard {
         let result = run(&mut self.proposer, &mut env!(self));
         if let Some(own) = self.own {
             while let Some((place, body)) = self.out.take_for(own) {
-                let agrees = body.request().is_some_and(|request| self.ask_own(now, request));
+                let agrees = body.request().is_some_and(|request| self.ask_own(now, &request));
                 self.out.put_back(place, body, agrees);
             }
         }
@@ -530,32 +536,26 @@ impl Shard {
     }
 
     /// Returns whether this node's own acceptor did as it was asked.
-    fn ask_own(&mut self, now: Instant, request: Request<'_>) -> bool {
+    fn ask_own(&mut self, now: Instant, request: &Request<'_>) -> bool {
         let Some(own) = self.own else { return false };
-        match self.ask_acceptor(now, self.config.node, request) {
+        match self.ask_acceptor(now, self.config.node, request).as_ref().map(Option::as_ref) {
             Ok(Some(body)) => {
                 let Message::Reply(reply) = body.message() else { return false };
-                self.proposer.handle_reply(&mut env!(self), now, own, reply);
-                !reply.is_refusal()
+                self.proposer.handle_reply(&mut env!(self), now, own, &reply);
+                return !reply.is_refusal();
             }
-            Ok(None) => false,
-            Err(refusal) => {
-                self.drops[refusal as usize] += 1;
-                false
-            }
+            Ok(None) => {}
+            Err(refusal) => self.drops[*refusal as usize] += 1,
         }
+        false
     }
 
     fn request_write(&mut self) {
         // R1: well ahead of need, also if a peer's counter is a whole block ahead.
         self.ceilings.admits_counter(self.proposer.counter() + 1);
         if let Some(record) = self.ceilings.poll_write() {
-            self.out.emit(Event::Persist(record));
+            self.out.persist(record);
         }
-    }
-
-    pub(crate) fn live_tenure(&self, now: Instant, name: Name<'_>) -> Option<Tenure> {
-        self.register(name)?.live(now).map(|live| live.tenure)
     }
 
     /// The next message to send to its receivers.
@@ -571,11 +571,9 @@ impl Shard {
     /// When to call [`Self::handle_timeout`]. The wake-up may be stale.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let proposer = self.proposer.next_wake_at();
-        match self.acceptor.as_ref().map(|acceptor| acceptor.standing.next_at()) {
-            Some(at) if at < Instant::MAX => Some(proposer.map_or(at, |wake_at| wake_at.min(at))),
-            _ => proposer,
-        }
+        let standing = self.acceptor.as_ref().map_or(Instant::MAX, |it| it.standing.next_at());
+        let wake_at = self.proposer.next_wake_at().min(standing);
+        (wake_at < Instant::MAX).then_some(wake_at)
     }
 
     /// Sets whether grants, releases and expiries at this node become [`Event::HeldHint`],

@@ -28,19 +28,19 @@ impl<K: Ord + Copy> Timers<K> {
         }
     }
 
-    /// When the next wake-up fires; it may be stale.
-    pub(crate) fn next_at(&self) -> Option<Instant> {
-        let in_order = self.in_order.front().map(|(at, _)| *at);
-        let out_of_order = self.out_of_order.peek().map(|Reverse((at, _))| *at);
-        match (in_order, out_of_order) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+    /// When the next wake-up fires; [`Instant::MAX`] if there is none. It may be stale.
+    pub(crate) fn next_at(&self) -> Instant {
+        let in_order = self.in_order.front().map_or(Instant::MAX, |(at, _)| *at);
+        let out_of_order = self.out_of_order.peek().map_or(Instant::MAX, |Reverse((at, _))| *at);
+        in_order.min(out_of_order)
     }
 
     /// The next key that is due.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<K> {
-        let next_at = self.next_at().filter(|at| *at <= now)?;
+        let next_at = self.next_at();
+        if now < next_at {
+            return None;
+        }
         if self.in_order.front().is_some_and(|(at, _)| *at == next_at) {
             self.in_order.pop_front().map(|(_, key)| key)
         } else {
@@ -83,14 +83,14 @@ mod tests {
         }
         timers.push(at(0), 0);
         timers.drop_stale(|key| key != 3);
-        assert_eq!((timers.len(), timers.next_at()), (3, Some(at(0))), "0, 3 and 4 are left");
+        assert_eq!((timers.len(), timers.next_at()), (3, at(0)), "0, 3 and 4 are left");
         timers.drop_stale(|_| false);
         let fired: Vec<u64> = core::iter::from_fn(|| timers.pop(at(9))).collect();
         assert_eq!(fired, [0, 3, 4]);
         timers.drop_stale(|_| true);
         timers.push(at(5), 5);
         timers.drop_stale(|_| true);
-        assert_eq!((timers.len(), timers.next_at()), (0, None));
+        assert_eq!((timers.len(), timers.next_at()), (0, Instant::MAX));
     }
 
     proptest! {

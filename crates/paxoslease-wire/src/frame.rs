@@ -225,7 +225,12 @@ impl FrameWriter {
     /// When `sent` is more than the length of [`Self::finished`].
     pub fn consume(&mut self, sent: usize) {
         assert!(sent <= self.open_at, "only finished bytes are sent");
-        self.bytes.drain(..sent);
+        // Mostly everything was sent, and then there is nothing to move.
+        if sent == self.bytes.len() {
+            self.bytes.clear();
+        } else {
+            self.bytes.drain(..sent);
+        }
         self.open_at -= sent;
     }
 
@@ -297,11 +302,13 @@ impl<'a> Iterator for FrameReader<'a> {
         if self.messages.0.is_empty() {
             return None;
         }
-        let message = decode_message(&mut self.messages);
-        if message.is_err() {
-            self.messages = Cursor(&[]);
+        match decode_message(&mut self.messages) {
+            Ok(message) => Some(Ok(message)),
+            Err(error) => {
+                self.messages = Cursor(&[]);
+                Some(Err(error))
+            }
         }
-        Some(message)
     }
 }
 

@@ -163,8 +163,10 @@ const fn live(is_live: bool) -> u8 {
 
 #[inline]
 fn put_tagged(out: &mut Vec<u8>, tag: u8, number: u64) {
-    out.push(tag);
-    put_u64(out, number);
+    // At once, because every append checks the room in the buffer.
+    let mut bytes = [tag; 1 + size_of::<u64>()];
+    bytes[1..].copy_from_slice(&number.to_le_bytes());
+    out.extend_from_slice(&bytes);
 }
 
 fn put_accepted(out: &mut Vec<u8>, accepted: Option<Seen<'_>>) {

@@ -146,7 +146,7 @@ impl Cell {
     /// A node as a set of one; `None` for a node that is not an acceptor of this cell.
     #[must_use]
     pub fn member(&self, node: NodeId) -> Option<MemberSet> {
-        let place = self.members().binary_search(&node).ok()?;
+        let place = self.members().iter().position(|member| *member == node)?;
         Some(MemberSet(1 << place))
     }
 
@@ -191,7 +191,7 @@ impl MemberSet {
     /// The number of acceptors in the set.
     #[must_use]
     pub const fn len(self) -> u32 {
-        self.0.count_ones()
+        crate::bits::count_ones(self.0)
     }
 
     /// Whether the set has no acceptor.

@@ -318,10 +318,10 @@ impl Proposer {
         env: &mut Env<'_>,
         now: Instant,
         member: MemberSet,
-        reply: Reply<'_>,
+        reply: &Reply<'_>,
     ) {
         let cell = &env.config.cell;
-        match reply {
+        match *reply {
             Reply::Promise { ballot, accepted } => {
                 let Some(flight) = self.rounds.get_mut(&ballot) else { return };
                 let step = match accepted {
@@ -340,8 +340,10 @@ impl Proposer {
             Reply::Accept { ballot } => {
                 let Some(flight) = self.rounds.get_mut(&ballot) else { return };
                 let step = flight.round.on_accept(cell, now, member);
-                if step != Step::Wait || flight.round.is_done(cell) {
+                if step != Step::Wait {
                     self.step(env, now, ballot, step, None);
+                } else if flight.round.is_done(cell) {
+                    self.forget_renewal(ballot);
                 }
             }
             Reply::Reject { ballot, promised, accepted } => {
@@ -477,7 +479,8 @@ impl Proposer {
         self.operation_ends.drop_stale(|version| !operations.contains_key(&version));
     }
 
-    pub(crate) fn next_wake_at(&self) -> Option<Instant> {
+    /// When the next wake-up fires; [`Instant::MAX`] for never.
+    pub(crate) fn next_wake_at(&self) -> Instant {
         let ends = [
             self.round_ends.next_at(),
             self.release_ends.next_at(),
@@ -485,7 +488,7 @@ impl Proposer {
             self.operation_ends.next_at(),
             self.waits.next_at(),
         ];
-        ends.into_iter().flatten().min()
+        ends.into_iter().fold(Instant::MAX, Instant::min)
     }
 
     pub(crate) fn rounds(&self) -> impl Iterator<Item = &Round> {

@@ -68,7 +68,8 @@ impl Ttl {
     /// spans above [`Self::MAX`].
     #[must_use]
     pub fn from_duration(span: Duration) -> Option<Self> {
-        let millis = span.as_nanos().div_ceil(1_000_000);
+        let millis = u64::from(span.subsec_nanos().div_ceil(1_000_000));
+        let millis = span.as_secs().checked_mul(1000)?.checked_add(millis)?;
         u32::try_from(millis).ok().and_then(Self::from_millis)
     }
 

@@ -4,7 +4,7 @@
 //! Keeps the queues and their states. The proposer decides when a round begins.
 
 use alloc::vec::Vec;
-use core::hash::BuildHasher;
+use core::hash::{BuildHasher, Hasher};
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashTable};
@@ -98,14 +98,14 @@ impl Contenders {
     }
 
     pub(crate) fn find(&self, name: Name<'_>) -> Option<ContenderId> {
-        let hash = self.hasher.hash_one(name.as_bytes());
+        let hash = self.hash(name);
         let same = |slot: &u32| name_in(&self.slots, *slot) == Some(name);
         self.by_name.find(hash, same).map(|slot| ContenderId(*slot))
     }
 
     /// For a name that has no contender yet.
     pub(crate) fn insert(&mut self, contender: Contender) -> ContenderId {
-        let hash = self.hasher.hash_one(contender.first.label.name().as_bytes());
+        let hash = self.hash(contender.first.label.name());
         self.waiter_count += 1;
         let slot = match self.vacant.pop() {
             Some(slot) => {
@@ -119,9 +119,7 @@ impl Contenders {
         };
         let (slots, hasher) = (&self.slots, &self.hasher);
         self.by_name.insert_unique(hash, slot, |slot| {
-            hasher.hash_one(
-                name_in(slots, *slot).expect("only occupied slots are indexed").as_bytes(),
-            )
+            hash_of(hasher, name_in(slots, *slot).expect("only occupied slots are indexed"))
         });
         ContenderId(slot)
     }
@@ -163,7 +161,7 @@ impl Contenders {
                 self.places.remove(&token);
                 (first, true)
             }
-            None => (self.remove(id).first, false),
+            None => (self.remove(id), false),
         };
         self.waiter_count -= 1;
         (first, remains)
@@ -216,14 +214,20 @@ impl Contenders {
         taken
     }
 
-    fn remove(&mut self, id: ContenderId) -> Contender {
-        let contender = self.slots[id.0 as usize].take().expect("removed once");
-        let hash = self.hasher.hash_one(contender.first.label.name().as_bytes());
+    /// Removes a contender whose only waiter is the first, and returns that one.
+    fn remove(&mut self, id: ContenderId) -> Waiter {
+        let name = name_in(&self.slots, id.0).expect("removed once");
+        let hash = self.hash(name);
         if let Ok(found) = self.by_name.find_entry(hash, |slot| *slot == id.0) {
             found.remove();
         }
         self.vacant.push(id.0);
-        contender
+        let Contender { first, .. } = self.slots[id.0 as usize].take().expect("removed once");
+        first
+    }
+
+    fn hash(&self, name: Name<'_>) -> u64 {
+        hash_of(&self.hasher, name)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ContenderId, &Contender)> {
@@ -240,6 +244,13 @@ impl Contenders {
     pub(crate) const fn waiter_count(&self) -> usize {
         self.waiter_count
     }
+}
+
+/// Without the length, which a hasher of slices would add.
+fn hash_of(hasher: &FixedState, name: Name<'_>) -> u64 {
+    let mut hasher = hasher.build_hasher();
+    hasher.write(name.as_bytes());
+    hasher.finish()
 }
 
 fn slot_mut(slots: &mut [Option<Contender>], id: ContenderId) -> Option<&mut Contender> {

@@ -83,6 +83,10 @@ impl Shard {
         self.acceptor.as_ref()?.sighting(now, name)
     }
 
+    pub(crate) fn live_tenure(&self, now: Instant, name: Name<'_>) -> Option<Tenure> {
+        self.register(name)?.live(now).map(|live| live.tenure)
+    }
+
     /// The acceptor here may have accepted a peer's Propose.
     pub(crate) fn note_taken(&mut self, now: Instant, name: Name<'_>) {
         if self.proposer.has_waiters(name)
@@ -100,10 +104,10 @@ impl Shard {
 
     /// The nodes in the queue for a name that `from` freed, in the order of their turns.
     pub(crate) fn turns(&mut self, now: Instant, name: Name<'_>, from: NodeId) -> Vec<NodeId> {
-        let waits_here = self.proposer.has_waiters(name).then_some(self.config.node);
-        let turn_span = self.proposer.turn_span(&self.config);
         match &mut self.acceptor {
             Some(acceptor) if !acceptor.turns.is_empty() => {
+                let waits_here = self.proposer.has_waiters(name).then_some(self.config.node);
+                let turn_span = self.proposer.turn_span(&self.config);
                 let Some(slot) = acceptor.table().find(name) else { return Vec::new() };
                 acceptor.turns.on_freed(now, slot, from, waits_here, turn_span)
             }
@@ -134,8 +138,8 @@ impl Shard {
 
     /// Emits what the acceptor's answer to a request means to watchers.
     #[cold]
-    pub(crate) fn watch_request(&mut self, now: Instant, request: Request<'_>, answer: &Body) {
-        let event = match (request, answer) {
+    pub(crate) fn watch_request(&mut self, now: Instant, request: &Request<'_>, answer: &Body) {
+        let event = match (*request, answer) {
             (Request::Propose { name, .. }, Body::Accept { .. }) => {
                 self.sighting(now, name).map(Event::HeldHint)
             }

@@ -96,8 +96,8 @@ impl Proposer {
         by: Sighting,
     ) {
         let free_at = until.max(now).after(self.rng.below(env.config.stagger_max));
-        let retry_at = self.retry_at(env.config, now, until);
         let settled = self.settled_span(env.config);
+        let retry_at = self.retry_at(settled, now, until);
         let Some(contender) = self.contenders.get_mut(id) else { return };
         // A round that the deadline would cut short finds out nothing.
         let has_time = retry_at.after(settled) <= contender.first.deadline;
@@ -114,10 +114,10 @@ impl Proposer {
     /// When a waiter retries although no hint came, because the one message that would tell it may
     /// be lost. After a quarter of the time the holder has left, within bounds; later where very
     /// many wait, or where rounds take so long that waiters would disturb each other.
-    fn retry_at(&mut self, config: &Config, now: Instant, free_at: Instant) -> Instant {
+    fn retry_at(&mut self, settled: Duration, now: Instant, free_at: Instant) -> Instant {
         let waiting = u32::try_from(self.contenders.waiter_count()).unwrap_or(u32::MAX);
         let quarter = (free_at.since(now) / 4).clamp(RETRY_MIN, RETRY_MAX);
-        let rounds = self.settled_span(config).saturating_mul(2);
+        let rounds = settled.saturating_mul(2);
         let span = quarter.max(rounds).max(RETRY_SPACING.saturating_mul(waiting));
         now.after(span).after(self.rng.below(span / 4))
     }
@@ -169,7 +169,7 @@ impl Proposer {
         Freed { released_here, nodes_before, is_turn }: Freed,
     ) {
         let Some(id) = self.contenders.find(name) else { return };
-        let step = self.turn_span(env.config);
+        let step = (nodes_before > 0).then(|| self.turn_span(env.config));
         let Some(contender) = self.contenders.get_mut(id) else { return };
         match &mut contender.state {
             State::Racing(_) => contender.freed = true,
@@ -181,7 +181,7 @@ impl Proposer {
             State::BackingOff(_) => {}
             State::Waiting { .. } if released_here && nodes_before == 0 => self.race(env, now, id),
             State::Waiting { until, .. } => {
-                if nodes_before > 0 {
+                if let Some(step) = step {
                     contender.contested = true;
                     let turns = u32::try_from(nodes_before).unwrap_or(u32::MAX);
                     let turn_at = now.after(step.saturating_mul(turns)).after(self.rng.below(step));
@@ -301,7 +301,8 @@ impl Proposer {
         if first.token == before {
             return;
         }
-        let retry_at = self.retry_at(env.config, now, *until);
+        let until = *until;
+        let retry_at = self.retry_at(self.settled_span(env.config), now, until);
         if let Some(Contender { state: State::Waiting { until, .. }, .. }) =
             self.contenders.get_mut(id)
             && retry_at < *until
@@ -419,8 +420,8 @@ mod tests {
         assert!(wakes <= 2 * STALE_WAKES_MAX, "{wakes} wake-ups");
         // The clients that stayed are still woken.
         let mut now = Instant::ZERO;
-        while let Some(wake_at) = proposer.next_wake_at() {
-            now = wake_at.max(now).after(Duration::from_secs(1));
+        while proposer.next_wake_at() < Instant::MAX {
+            now = proposer.next_wake_at().max(now).after(Duration::from_secs(1));
             proposer.handle_timeout(env, now);
         }
         let answers = core::iter::from_fn(|| env.out.pop_event());

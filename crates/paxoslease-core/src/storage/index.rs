@@ -46,7 +46,7 @@ impl Index {
     /// The first slot with this hash that `is_wanted`.
     pub(super) fn find(&self, hash: u32, is_wanted: impl Fn(Slot) -> bool) -> Option<Slot> {
         let segment = self.segments.get(self.segment_of(hash))?;
-        segment.position(hash, is_wanted).map(|at| segment.pair(at).slot)
+        segment.search(hash, is_wanted).map(|(_, slot)| slot)
     }
 
     /// Loads the places where the searches for these hashes begin.
@@ -222,19 +222,22 @@ impl Segment {
         pairs.filter(|pair| !pair.is_empty())
     }
 
-    fn position(&self, hash: u32, is_wanted: impl Fn(Slot) -> bool) -> Option<usize> {
+    /// The first slot with this hash that `is_wanted`, and its place.
+    fn search(&self, hash: u32, is_wanted: impl Fn(Slot) -> bool) -> Option<(usize, Slot)> {
         if self.lines.is_empty() {
             return None;
         }
         let mut line = self.home(hash) / LINE;
         loop {
-            for (place, pair) in self.lines[line].0.iter().enumerate() {
-                if pair.is_empty() {
-                    return None;
+            let pairs = &self.lines[line].0;
+            for (place, pair) in pairs.iter().enumerate() {
+                if pair.hash == hash && !pair.is_empty() && is_wanted(pair.slot) {
+                    return Some((line * LINE + place, pair.slot));
                 }
-                if pair.hash == hash && is_wanted(pair.slot) {
-                    return Some(line * LINE + place);
-                }
+            }
+            // A line has no gaps, so its last place is empty unless the line is full.
+            if pairs[LINE - 1].is_empty() {
+                return None;
             }
             line = (line + 1) & (self.lines.len() - 1);
         }
@@ -254,7 +257,8 @@ impl Segment {
 
     /// Moves later pairs back into the gap, so that no tombstones are needed.
     fn remove(&mut self, hash: u32, slot: Slot) {
-        let mut gap = self.position(hash, |other| other == slot).expect("every entry is indexed");
+        let found = self.search(hash, |other| other == slot);
+        let (mut gap, _) = found.expect("every entry is indexed");
         let mut at = gap;
         loop {
             at = self.after(at);

@@ -50,7 +50,6 @@ impl Proposer {
         label: Label,
         tenure: Tenure,
         answer_by: Instant,
-        majority_first: bool,
     ) {
         let quorum = env.cell().quorum();
         if let Some(releasing) = self.releases.get_mut(&tenure) {
@@ -75,7 +74,7 @@ impl Proposer {
         }
         let over_at = now.after(env.cell().max_lease().as_duration());
         let releasing = Releasing::new(Some(token), label, answer_by, over_at);
-        self.begin_release(env, now, tenure, releasing, majority_first);
+        self.begin_release(env, now, tenure, releasing);
     }
 
     /// P4: undoes a void round at the acceptors that may have stored it.
@@ -97,7 +96,7 @@ impl Proposer {
         let answer_by = now.after(attempts).min(over_at);
         let mut releasing = Releasing::new(None, label, answer_by, over_at);
         releasing.confirmed = env.cell().everyone().without(traces);
-        self.begin_release(env, now, tenure, releasing, false);
+        self.begin_release(env, now, tenure, releasing);
     }
 
     /// Replaces a release of the same tenure only if that one is answered.
@@ -107,17 +106,11 @@ impl Proposer {
         now: Instant,
         tenure: Tenure,
         mut releasing: Releasing,
-        majority_first: bool,
     ) {
         releasing.check_at = now.after(self.settled_span(env.config));
         self.release_ends.push(releasing.check_at, tenure);
         let unconfirmed = env.cell().everyone().without(releasing.confirmed);
-        let body = Body::Release { label: releasing.label.clone(), tenure };
-        if majority_first {
-            env.out.send_majority_first(unconfirmed, body);
-        } else {
-            env.send(unconfirmed, body);
-        }
+        env.send(unconfirmed, Body::Release { label: releasing.label.clone(), tenure });
         self.releases_open += 1;
         self.releases.insert(tenure, releasing);
     }

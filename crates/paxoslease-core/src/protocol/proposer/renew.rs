@@ -80,6 +80,7 @@ impl Proposer {
             return;
         };
         let Round { tenure, ttl, started_at, refused, .. } = *round;
+        let is_done = round.is_done(env.cell());
         if self.is_released(tenure) {
             return self.not_held(env, ballot);
         }
@@ -88,7 +89,9 @@ impl Proposer {
             None => self.kept.push_back((renewal.label.clone(), tenure, Kept::Renewed)),
         }
         self.heal(env, now, ballot, refused);
-        self.forget_if_done(env, ballot);
+        if is_done {
+            self.forget_renewal(ballot);
+        }
     }
 
     pub(super) fn on_not_held(
@@ -224,7 +227,7 @@ impl Proposer {
         }
     }
 
-    fn forget_renewal(&mut self, ballot: Ballot) -> Option<(Round, Renewal)> {
+    pub(super) fn forget_renewal(&mut self, ballot: Ballot) -> Option<(Round, Renewal)> {
         let InFlight { round, owner: Owner::Renewal(renewal) } = self.rounds.remove(&ballot)?
         else {
             unreachable!("a ballot belongs to one round, and a round to one owner");
