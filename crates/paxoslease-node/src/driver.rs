@@ -217,11 +217,11 @@ impl Driver {
                 None if self.peers.who(conn) == Who::Closed => return bytes.len(),
                 None => {
                     match self.peers.greeted(sockets, now, conn, frame, &mut self.counters) {
-                        Greeted::Up => self.reconnected.extend(self.peers.speaker(conn)),
+                        Greeted::Up => {}
                         Greeted::HandedOver => return bytes.len() - rest.len(),
                         Greeted::Closed => return bytes.len(),
                     }
-                    Ok(())
+                    self.met(now, conn)
                 }
             };
             if let Err(why) = outcome {
@@ -235,6 +235,16 @@ impl Driver {
             }
             rest = after;
         }
+    }
+
+    /// A peer has greeted. Its acceptor promises at least the counter that its node started with,
+    /// and would reject the first ballots of a node that started earlier and does not know that.
+    fn met(&mut self, now: Instant, conn: ConnId) -> Result<(), String> {
+        let Some((node, boot)) = self.peers.speaker(conn).zip(self.peers.boot_of(conn)) else {
+            return Ok(());
+        };
+        self.reconnected.push(node);
+        self.observe(now, node, boot)
     }
 
     fn hang_up(&mut self, sockets: &mut impl Sockets, now: Instant, conn: ConnId, why: &str) {

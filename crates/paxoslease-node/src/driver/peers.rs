@@ -167,6 +167,12 @@ impl Peers {
         matches!(peer.link, Link::Up { conn: up, .. } if up == conn).then_some(peer.node)
     }
 
+    /// The counter that the peer at the other end of a connection started with.
+    pub(crate) fn boot_of(&self, conn: ConnId) -> Option<u64> {
+        let Who::Peer(place) = self.who(conn) else { return None };
+        self.list[place].boot
+    }
+
     fn peer_at(&mut self, conn: ConnId) -> Option<&mut Peer> {
         let Who::Peer(place) = self.who(conn) else { return None };
         Some(&mut self.list[place])

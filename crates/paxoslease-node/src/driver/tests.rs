@@ -11,7 +11,7 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use paxoslease_core::{Holder, Token};
 use paxoslease_holder::transport::{Request, TicketPool, Transport};
 use paxoslease_holder::{Acquire, AcquireError, Acquiring, AskError, LeaseGuard};
-use paxoslease_wire::Heartbeat;
+use paxoslease_wire::{Heartbeat, Hello};
 
 use super::*;
 use crate::clock::Clock;
@@ -207,6 +207,18 @@ fn a_lease_granted_to_a_caller_that_left_is_given_back() {
     driver.flush(&mut TestSockets::default(), now);
     assert_eq!(driver.held(), 0);
     assert!(driver.callers.is_empty(), "no caller is left");
+}
+
+#[test]
+fn the_first_ballot_is_above_the_start_of_every_peer_that_greeted() {
+    let mut driver = TestDriver::new();
+    let (now, boot, mut bytes) = (driver.now, driver.shard.counter() + 1000, Vec::new());
+    let node = NodeId::new(2).expect("a node id");
+    Hello { node, boot, ..driver.peers.identity.hello() }.encode(&mut bytes);
+    let TestDriver { driver, sockets, .. } = &mut driver;
+    driver.accepted(sockets, now, ConnId(7));
+    assert_eq!(driver.received(sockets, now, ConnId(7), &bytes), bytes.len());
+    assert_eq!(driver.shard.counter(), boot);
 }
 
 #[test]

@@ -39,7 +39,7 @@ pub(super) struct Peer {
     /// Whether messages wait for others, or did since the last flush.
     pub(super) holds_back: bool,
     /// The boot that connected last, and when its connection ended.
-    boot: Option<u64>,
+    pub(super) boot: Option<u64>,
     gone_at: Instant,
     redial_pause: Duration,
     pub(super) rtt: Option<Duration>,
