@@ -210,7 +210,7 @@ fn a_lease_granted_to_a_caller_that_left_is_given_back() {
 }
 
 #[test]
-fn the_first_ballot_is_above_the_start_of_every_peer_that_greeted() {
+fn ballots_are_above_the_start_of_a_peer_that_greeted() {
     let mut driver = TestDriver::new();
     let (now, boot, mut bytes) = (driver.now, driver.shard.counter() + 1000, Vec::new());
     let node = NodeId::new(2).expect("a node id");
