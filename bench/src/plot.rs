@@ -16,7 +16,7 @@ const LEFT: f64 = 76.0;
 const BAR_WIDTH: f64 = 960.0;
 const BAR_HEIGHT: f64 = 30.0;
 const BAR_STEP: f64 = 42.0;
-const NAME_WIDTH: f64 = 285.0;
+const NAME_WIDTH: f64 = 315.0;
 const VALUE_WIDTH: f64 = 190.0;
 const BAR_TOP: f64 = 62.0;
 /// The most grid lines of an axis.
