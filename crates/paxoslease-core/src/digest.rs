@@ -35,6 +35,14 @@ impl Lens<'_> {
 }
 
 impl Shard {
+    /// Forgets which tenures it must not heal (S3). Refusing a Heal is the same as losing it, so
+    /// the shard can then do all that it could do before, and is in fewer states.
+    pub fn forget_ended(&mut self) {
+        if let Some(acceptor) = &mut self.acceptor {
+            acceptor.standing.forget_ended();
+        }
+    }
+
     /// The remembered releases: tenure, acceptors that confirmed, and whether callers are answered.
     #[must_use]
     pub fn releases(&self) -> Vec<(Tenure, MemberSet, bool)> {
@@ -68,11 +76,13 @@ impl Acceptor {
         for slot in (0..table.slot_count()).map(Slot::new) {
             if let Some(entry) = table.get(slot) {
                 (&entry.label, entry.register, table.is_marked(slot)).hash(hasher);
+                table.is_dated(slot).hash(hasher);
             }
         }
         for entry in self.standing.iter() {
             entry.hash(hasher);
         }
+        self.standing.ended_digest(hasher);
         if lens.hints {
             self.turns.hash(hasher);
         }

@@ -64,7 +64,7 @@ impl Inspection {
     /// What a majority stores; `None` while the acceptors that have not answered could change that.
     fn verdict(&self, cell: &Cell) -> Option<Option<&LiveLease>> {
         let quorum = cell.quorum();
-        let missing = cell.everyone().without(self.answered);
+        let missing = cell.old_set().without(self.answered);
         let has_majority = |report: &&Report| report.by.len() >= quorum;
         if let Some(report) = self.held.iter().find(has_majority) {
             return Some(Some(&report.lease));
@@ -111,7 +111,7 @@ impl Proposer {
         let check_at = now.after(self.attempt_timeout(env.config)).min(inspection.deadline);
         self.inspections.insert(query, inspection);
         self.inspection_ends.push(check_at, query);
-        env.broadcast(Body::Inspect { label, query });
+        env.ask(Body::Inspect { label, query });
     }
 
     pub(crate) fn on_inspected(
@@ -141,7 +141,7 @@ impl Proposer {
     /// Repeats the Inspect to the acceptors that have not answered, until the deadline. If all that
     /// can be reached have answered, they are asked anew.
     pub(crate) fn inspection_timed_out(&mut self, env: &mut Env<'_>, now: Instant, query: u64) {
-        let reachable = env.cell().everyone().without(self.silent);
+        let reachable = env.cell().old_set().without(self.silent);
         let Some(inspection) = self.inspections.get_mut(&query) else { return };
         let Inspection { token, started_at, deadline, .. } = *inspection;
         if now >= deadline {
@@ -162,6 +162,12 @@ impl Proposer {
         if !members.is_empty() {
             env.send(members, Body::Inspect { label: inspection.label.clone(), query });
         }
+    }
+
+    /// J3: the members of another epoch have to answer.
+    pub(crate) fn inspect_again(&mut self, env: &mut Env<'_>) {
+        self.inspections.values_mut().for_each(Inspection::begin_anew);
+        self.resend_inspections(env, env.cell().old_set());
     }
 
     /// These acceptors are connected again, and may have missed an Inspect.

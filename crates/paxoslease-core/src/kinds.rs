@@ -4,7 +4,7 @@ use crate::{Hint, Message, Reply, Request};
 
 impl Message<'_> {
     /// The names of all kinds, for counters and traces.
-    pub const KINDS: [&'static str; 17] = [
+    pub const KINDS: [&'static str; 19] = [
         "Prepare",
         "Propose",
         "Renew",
@@ -16,6 +16,8 @@ impl Message<'_> {
         "Accept",
         "Reject",
         "NotHeld",
+        "Healed",
+        "NotHealed",
         "Released",
         "Inspected",
         "Stood",
@@ -42,14 +44,16 @@ impl Message<'_> {
                 Reply::Accept { .. } => 8,
                 Reply::Reject { .. } => 9,
                 Reply::NotHeld { .. } => 10,
-                Reply::Released { .. } => 11,
-                Reply::Inspected { .. } => 12,
-                Reply::Stood { .. } => 13,
+                Reply::Healed { .. } => 11,
+                Reply::NotHealed { .. } => 12,
+                Reply::Released { .. } => 13,
+                Reply::Inspected { .. } => 14,
+                Reply::Stood { .. } => 15,
             },
             Self::Hint(hint) => match hint {
-                Hint::Held { .. } => 14,
-                Hint::Freed { .. } => 15,
-                Hint::Note { .. } => 16,
+                Hint::Held { .. } => 16,
+                Hint::Freed { .. } => 17,
+                Hint::Note { .. } => 18,
             },
         }
     }

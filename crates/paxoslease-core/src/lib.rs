@@ -42,9 +42,11 @@
 extern crate alloc;
 
 mod bits;
+mod cell;
 mod config;
 #[cfg(feature = "digest")]
 mod digest;
+mod epochs;
 mod inspection;
 mod kinds;
 mod listed;
@@ -60,6 +62,7 @@ mod standing;
 mod storage;
 mod timers;
 
+pub use cell::{Cell, CellError, MEMBERS_MAX, MemberSet, Sets, TtlError};
 pub use config::{Config, ConfigError, Limits};
 #[cfg(feature = "digest")]
 pub use digest::Lens;
@@ -68,7 +71,6 @@ pub use outbox::{Event, LiveLease, Sighting, To, Token, Transmit};
 pub use protocol::acceptor::SnapshotLease;
 pub use protocol::ballot::{Ballot, NodeId, Tenure};
 pub use protocol::belief::Belief;
-pub use protocol::cell::{Cell, CellError, MEMBERS_MAX, MemberSet, TtlError};
 pub use protocol::proposer::RoundCounts;
 pub use protocol::record::{BALLOT_BLOCK, Record};
 pub use protocol::register::{Accepted, Register};

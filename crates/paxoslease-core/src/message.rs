@@ -122,6 +122,19 @@ pub enum Reply<'a> {
         /// `max(promised, floor)` at the acceptor.
         promised: Ballot,
     },
+    /// In a joint epoch, the answer to a Heal that was stored (J1).
+    Healed {
+        /// The round answered.
+        ballot: Ballot,
+    },
+    /// In a joint epoch, the answer to a Heal that was refused (J1). It differs from the refusals
+    /// of a round's first step, which may arrive later.
+    NotHealed {
+        /// The round answered.
+        ballot: Ballot,
+        /// `max(promised, floor)` at the acceptor.
+        promised: Ballot,
+    },
     /// The answer to a Release, whether the tenure was stored or not.
     Released {
         /// The tenure that is over.
@@ -221,10 +234,13 @@ impl Reply<'_> {
     #[must_use]
     pub const fn promised(&self) -> Option<Ballot> {
         match self {
-            Self::Reject { promised, .. } | Self::NotHeld { promised, .. } => Some(*promised),
+            Self::Reject { promised, .. }
+            | Self::NotHeld { promised, .. }
+            | Self::NotHealed { promised, .. } => Some(*promised),
             Self::Stood { stored, .. } => Some(*stored),
             Self::Promise { .. }
             | Self::Accept { .. }
+            | Self::Healed { .. }
             | Self::Released { .. }
             | Self::Inspected { .. } => None,
         }
@@ -235,7 +251,10 @@ impl Reply<'_> {
     pub const fn is_refusal(&self) -> bool {
         matches!(
             self,
-            Self::Reject { .. } | Self::NotHeld { .. } | Self::Released { held: false, .. }
+            Self::Reject { .. }
+                | Self::NotHeld { .. }
+                | Self::NotHealed { .. }
+                | Self::Released { held: false, .. }
         )
     }
 }

@@ -48,6 +48,8 @@ pub(crate) enum Body {
     Accept { ballot: Ballot },
     Reject { ballot: Ballot, promised: Ballot, accepted: Option<Sighting> },
     NotHeld { ballot: Ballot, promised: Ballot },
+    Healed { ballot: Ballot },
+    NotHealed { ballot: Ballot, promised: Ballot },
     Released { tenure: Tenure, held: bool },
     Inspected { query: u64, accepted: Option<Box<LiveLease>> },
     Stood { version: Ballot, stored: Ballot, held: bool },
@@ -196,6 +198,8 @@ impl Body {
                 A(Reply::Reject { ballot, promised, accepted: seen(accepted) })
             }
             Self::NotHeld { ballot, promised } => A(Reply::NotHeld { ballot, promised }),
+            Self::Healed { ballot } => A(Reply::Healed { ballot }),
+            Self::NotHealed { ballot, promised } => A(Reply::NotHealed { ballot, promised }),
             Self::Released { tenure, held } => A(Reply::Released { tenure, held }),
             Self::Inspected { query, ref accepted } => {
                 let standing = accepted.as_ref().and_then(|lease| lease.standing);
@@ -350,6 +354,12 @@ impl Outbox {
         {
             *majority_first = *tenure == released;
         }
+    }
+
+    /// Drops the messages of an epoch that is over.
+    pub(crate) fn drop_transmits(&mut self) {
+        self.transmits.clear();
+        self.offered = 0;
     }
 
     pub(crate) fn emit(&mut self, event: Event) {

@@ -45,6 +45,9 @@ listed! {
         NotAcceptor,
         /// A reply from a node that is not an acceptor of this cell.
         NotMember,
+        /// C1: the sender is in another epoch. Whichever node is behind has to learn the
+        /// configuration of the other.
+        WrongEpoch,
         /// The acceptor has no room for another name.
         TableFull,
         /// The request needs a higher ceiling in the stable record, and as many requests as the
@@ -62,6 +65,7 @@ impl fmt::Display for Refusal {
             Self::BallotNotSenders => "ballot of another node",
             Self::NotAcceptor => "this node is not an acceptor",
             Self::NotMember => "reply from a node that is not an acceptor of this cell",
+            Self::WrongEpoch => "message of another epoch",
             Self::TableFull => "no room for another name",
             Self::RecordBehind => "waiting for the stable record",
         })

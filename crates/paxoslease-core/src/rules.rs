@@ -90,7 +90,49 @@ listed! {
         StandEndsWithTenure,
         /// Invariant 5: a quorum is more than half of the members.
         QuorumIsMajority,
+        /// C1: a node handles lease messages of its own epoch only.
+        MessagesOfOwnEpochOnly,
+        /// C2: adoption raises the floor to the configuration's.
+        AdoptionRaisesFloor,
+        /// C2: adoption keeps the accepted leases.
+        AdoptionKeepsRecords,
+        /// E2: a record counts only if it was stored in this era.
+        RecordsOfTheEraCount,
+        /// E2: to a node that joins, no record from before counts.
+        NewcomerForgetsRecords,
+        /// E1: a Heal dates the record, as a Propose does.
+        HealDatesRecord,
+        /// E4: a snapshot says which records are dated.
+        SnapshotKeepsDates,
+        /// J1: in a joint epoch a majority of the new set stores the lease.
+        NewSetStores,
+        /// J1: in a joint epoch a majority of the old set confirms.
+        OldSetConfirms,
+        /// J1: the new set is asked only after a majority of the old set has accepted.
+        OldConfirmsFirst,
+        /// J1: the new set is healed, so that it need not have stored the lease before.
+        NewSetIsHealed,
+        /// J3: a round counts answers of its own epoch only.
+        RoundEndsWithItsEpoch,
     }
+}
+
+impl Rule {
+    /// The rules about changes of the members, which a cell in one epoch never applies.
+    pub const OF_CHANGES: [Self; 12] = [
+        Self::MessagesOfOwnEpochOnly,
+        Self::AdoptionRaisesFloor,
+        Self::AdoptionKeepsRecords,
+        Self::RecordsOfTheEraCount,
+        Self::NewcomerForgetsRecords,
+        Self::HealDatesRecord,
+        Self::SnapshotKeepsDates,
+        Self::NewSetStores,
+        Self::OldSetConfirms,
+        Self::OldConfirmsFirst,
+        Self::NewSetIsHealed,
+        Self::RoundEndsWithItsEpoch,
+    ];
 }
 
 /// The rules in force: all of them, except in a build with the feature `mutants`.

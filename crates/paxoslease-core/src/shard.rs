@@ -5,6 +5,7 @@
 //! passes it as `now`. It sends what [`Shard::poll_transmit`] returns, acts on
 //! [`Shard::poll_event`], and calls [`Shard::handle_timeout`] when [`Shard::poll_timeout`] says so.
 
+mod tuning;
 mod view;
 
 pub use view::Snapshot;
@@ -394,7 +395,8 @@ impl Shard {
         refused
     }
 
-    /// The acceptor's answer; `None` for a Heal, and while a request waits for the disk.
+    /// The acceptor's answer; `None` for a Heal in a stable epoch, and while a request waits for
+    /// the disk.
     fn ask_acceptor(
         &mut self,
         now: Instant,
@@ -403,6 +405,9 @@ impl Shard {
     ) -> Result<Option<Body>, Refusal> {
         if self.acceptor.as_ref().is_some_and(Acceptor::has_forgotten) {
             self.learn_floor(now);
+        }
+        if !self.answers(request) {
+            return Err(Refusal::NotAcceptor);
         }
         let Some(acceptor) = &mut self.acceptor else { return Err(Refusal::NotAcceptor) };
         let ceilings = &mut self.ceilings;
@@ -443,6 +448,9 @@ impl Shard {
         reply: &Reply<'_>,
     ) -> Result<(), Refusal> {
         let Some(member) = self.config.cell.member(from) else { return Err(Refusal::NotMember) };
+        if self.config.cell.is_joint() && !self.counts_in_joint_epoch(member, reply) {
+            return Err(Refusal::NotMember);
+        }
         let bound = self.proposer.counter_refused_above();
         if reply.promised().is_some_and(|promised| promised.counter() > bound) {
             return Err(Refusal::BallotExhausting);
@@ -607,36 +615,6 @@ impl Shard {
             proposer.resend(env, now, back);
             proposer.retry_waiters(env, now);
         });
-    }
-
-    /// Sets the longest measured round trip to another member. A hint: rounds get a few of them.
-    pub fn set_round_trip(&mut self, longest: Duration) {
-        self.proposer.network_trip = longest;
-    }
-
-    /// Sets the longest measured round trip to any node, member or not. A hint: a freed name is
-    /// reserved for waiting nodes a few times as long.
-    pub fn set_turn_trip(&mut self, longest: Duration) {
-        self.proposer.turn_trip = longest;
-    }
-
-    /// Sets the longest time until every message arrives whose sender did not know a Release here.
-    /// A hint: a released name is reclaimed a few times as long after its Release. Until this is
-    /// called, that takes `reclaim_after`.
-    pub fn set_reclaim_trip(&mut self, longest: Duration) {
-        if let Some(acceptor) = &mut self.acceptor {
-            acceptor.set_reclaim_trip(longest);
-        }
-    }
-
-    /// Loads the index for names that will be requested next, given as bytes. Saves time in a large
-    /// table; changes nothing.
-    pub fn prefetch<'a>(&self, names: impl IntoIterator<Item = &'a [u8]>) {
-        if let Some(acceptor) = &self.acceptor
-            && acceptor.table().is_large()
-        {
-            acceptor.table().prefetch(names);
-        }
     }
 
     /// Learns the counter that every frame from a peer carries. This saves Rejects.

@@ -90,10 +90,14 @@ pub(crate) fn describe(bytes: &[u8]) -> String {
             | Reply::Reject { ballot, accepted: Some(seen), .. },
         ) => format!("{kind} {ballot}, {} live", seen.tenure),
         Message::Reply(
-            Reply::Reject { ballot, promised, .. } | Reply::NotHeld { ballot, promised },
+            Reply::Reject { ballot, promised, .. }
+            | Reply::NotHeld { ballot, promised }
+            | Reply::NotHealed { ballot, promised },
         ) => format!("{kind} {ballot}, promised {promised}"),
         Message::Request(Request::Prepare { ballot, .. } | Request::Propose { ballot, .. })
-        | Message::Reply(Reply::Promise { ballot, .. } | Reply::Accept { ballot }) => {
+        | Message::Reply(
+            Reply::Promise { ballot, .. } | Reply::Accept { ballot } | Reply::Healed { ballot },
+        ) => {
             format!("{kind} {ballot}")
         }
         Message::Request(Request::Stand { tenure, version, .. }) => {

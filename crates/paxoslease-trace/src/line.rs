@@ -264,7 +264,16 @@ impl Header {
                         version.zip(lasts).map(|(version, lasts)| Standing { lasts, version })
                     };
                     let standing = lease.standing.and_then(stands);
-                    given.push(SnapshotLease { name, holder, tenure, remaining, standing });
+                    // Traces have no joint epochs.
+                    let is_dated = false;
+                    given.push(SnapshotLease {
+                        name,
+                        holder,
+                        tenure,
+                        remaining,
+                        standing,
+                        is_dated,
+                    });
                 }
                 let record = self.start_state.record()?;
                 return Some(Shard::start_from_snapshot(config, now, record, given));

@@ -95,12 +95,14 @@ impl Answer {
             Reply::Promise { accepted, .. } => {
                 Self::Promise { accepted: accepted.as_ref().map(tenure) }
             }
-            Reply::Accept { .. } => Self::Accept,
+            Reply::Accept { .. } | Reply::Healed { .. } => Self::Accept,
             Reply::Reject { promised, accepted, .. } => Self::Reject {
                 promised: promised.as_u64(),
                 accepted: accepted.as_ref().map(tenure),
             },
-            Reply::NotHeld { promised, .. } => Self::NotHeld { promised: promised.as_u64() },
+            Reply::NotHeld { promised, .. } | Reply::NotHealed { promised, .. } => {
+                Self::NotHeld { promised: promised.as_u64() }
+            }
             Reply::Released { held, .. } => Self::Released { held: *held },
             Reply::Inspected { accepted, .. } => {
                 Self::Inspected { accepted: accepted.as_ref().map(tenure) }

@@ -54,6 +54,9 @@ pub enum DecodeError {
     Promised(u64),
     #[error("{0} is not a valid fence")]
     Tenure(u64),
+    /// A lease in a snapshot has flags that this version does not know.
+    #[error("unknown flags {0:#04x}")]
+    Flags(u8),
     #[error("invalid cell name: {0}")]
     CellName(#[source] TextError),
     /// The id of the greeting node is not valid.

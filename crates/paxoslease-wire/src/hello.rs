@@ -84,6 +84,7 @@ impl<'a> Hello<'a> {
     ///
     /// # Errors
     /// The first difference, in order of importance.
+    #[expect(clippy::result_large_err, reason = "once per connection")]
     pub fn check(&self, ours: &Hello<'a>) -> Result<(), Refused<'a>> {
         let theirs = self;
         let (cell, their_cell) = (ours.cell, theirs.cell);

@@ -23,8 +23,8 @@
 //! | Propose | 47 |
 //! | Renew | 38 |
 //! | Heal | 55 |
-//! | Accept, Released; Promise and Inspected without a lease | 9 |
-//! | NotHeld, Stood; Reject without a lease | 17 |
+//! | Accept, Healed, Released; Promise and Inspected without a lease | 9 |
+//! | NotHeld, NotHealed, Stood; Reject without a lease | 17 |
 //! | Promise and Inspected with a lease | 38 |
 //! | Reject with a lease | 46 |
 //! | Inspected with a standing lease | 54 |

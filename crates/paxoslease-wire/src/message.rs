@@ -34,6 +34,8 @@ mod tag {
     pub(super) const RELEASED: u8 = 0x15;
     pub(super) const INSPECTED: u8 = 0x16;
     pub(super) const STOOD: u8 = 0x17;
+    pub(super) const HEALED: u8 = 0x19;
+    pub(super) const NOT_HEALED: u8 = 0x1a;
     /// Set in the tag of a reply that reports a live lease. A [`super::Seen`] follows, except in a
     /// Released and a Stood.
     pub(super) const LIVE: u8 = 0x80;
@@ -116,6 +118,11 @@ fn encode_reply(reply: &Reply<'_>, out: &mut Vec<u8>) {
         }
         Reply::NotHeld { ballot, promised } => {
             put_tagged(out, tag::NOT_HELD, ballot.as_u64());
+            put_u64(out, promised.as_u64());
+        }
+        Reply::Healed { ballot } => put_tagged(out, tag::HEALED, ballot.as_u64()),
+        Reply::NotHealed { ballot, promised } => {
+            put_tagged(out, tag::NOT_HEALED, ballot.as_u64());
             put_u64(out, promised.as_u64());
         }
         Reply::Released { tenure, held } => {
@@ -229,6 +236,11 @@ pub(crate) fn decode_message<'a>(cursor: &mut Cursor<'a>) -> Result<Message<'a>,
             ballot: ballot(cursor)?,
             accepted: accepted(tag, cursor)?,
         }),
+        tag::NOT_HEALED => Message::Reply(Reply::NotHealed {
+            ballot: ballot(cursor)?,
+            promised: promised(cursor)?,
+        }),
+        tag::HEALED => Message::Reply(Reply::Healed { ballot: ballot(cursor)? }),
         tag::ACCEPT => Message::Reply(Reply::Accept { ballot: ballot(cursor)? }),
         tag::REJECT | tag::REJECT_LIVE => Message::Reply(Reply::Reject {
             ballot: ballot(cursor)?,

@@ -21,8 +21,10 @@ use crate::{DecodeError as E, StableError};
 const MAGIC: [u8; 4] = *b"PLsn";
 const CEILING_LEN: usize = 8;
 const COUNT_LEN: usize = 8;
-/// Set in the fence of a standing lease, whose end follows its name. Fences have 63 bits.
-const STANDS: u64 = 1 << 63;
+/// The flag of a standing lease, whose end follows its name.
+const STANDS: u8 = 1;
+/// The flag of a dated record (E1).
+const IS_DATED: u8 = 2;
 
 /// Encodes the leases of a snapshot, one by one. Between calls the caller may write the buffer to a
 /// file and clear it, so that millions of leases need no second copy.
@@ -46,10 +48,11 @@ impl SnapshotWriter {
 
     /// Appends a lease.
     pub fn push(&mut self, lease: &SnapshotLease<'_>, out: &mut Vec<u8>) {
-        let SnapshotLease { name, holder, tenure, remaining, standing } = *lease;
+        let SnapshotLease { name, holder, tenure, remaining, standing, is_dated } = *lease;
         self.append(out, |out| {
             let stands = if standing.is_some() { STANDS } else { 0 };
-            put_u64(out, tenure.fence() | stands);
+            out.push(stands | if is_dated { IS_DATED } else { 0 });
+            put_u64(out, tenure.fence());
             put_u32(out, remaining.as_millis());
             put_text(out, holder.as_bytes());
             put_text(out, name.as_bytes());
@@ -127,10 +130,15 @@ impl<'a> Iterator for SnapshotReader<'a> {
 impl core::iter::FusedIterator for SnapshotReader<'_> {}
 
 fn decode_lease<'a>(cursor: &mut Cursor<'a>) -> Result<SnapshotLease<'a>, crate::DecodeError> {
+    let flags = cursor.u8("flags")?;
+    if flags & !(STANDS | IS_DATED) != 0 {
+        return Err(E::Flags(flags));
+    }
     let number = cursor.u64("tenure")?;
-    let tenure = Tenure::from_fence(number & !STANDS).ok_or(E::Tenure(number))?;
+    let tenure = Tenure::from_fence(number).ok_or(E::Tenure(number))?;
     let remaining = Ttl::from_millis(cursor.u32("remaining")?).ok_or(E::RemainingZero)?;
     let (holder, name) = (holder(cursor)?, name(cursor)?);
-    let standing = if number & STANDS == 0 { None } else { Some(standing(cursor)?) };
-    Ok(SnapshotLease { name, holder, tenure, remaining, standing })
+    let standing = if flags & STANDS == 0 { None } else { Some(standing(cursor)?) };
+    let is_dated = flags & IS_DATED != 0;
+    Ok(SnapshotLease { name, holder, tenure, remaining, standing, is_dated })
 }

@@ -33,6 +33,8 @@ pub struct SnapshotLease<'a> {
     /// Set for a standing lease. Here too, what is left is rounded up and the time that the node
     /// was down is not deducted. The version is zero if the node learnt the end from a member.
     pub standing: Option<Standing>,
+    /// E1: whether the record was stored in the joint epoch that the node entered last.
+    pub is_dated: bool,
 }
 
 /// A released name is reclaimed after this many round trips. By then every proposal whose sender
@@ -64,11 +66,12 @@ struct RoundRequest<'a> {
     /// The text to store with an accepted lease; `None` in a Prepare.
     holder: Option<Holder<'a>>,
     ballot: Ballot,
+    heals: bool,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Acceptor {
-    table: Table,
+    pub(crate) table: Table,
     floor: Ballot,
     quarantine_until: Instant,
     /// R5: there is no record of its promises, and its floor is not learnt yet.
@@ -112,7 +115,7 @@ impl Acceptor {
 
     /// R4: stores a lease from the snapshot of a clean stop.
     pub(crate) fn restore(&mut self, config: &Config, now: Instant, lease: SnapshotLease<'_>) {
-        let SnapshotLease { name, holder, tenure, remaining, standing } = lease;
+        let SnapshotLease { name, holder, tenure, remaining, standing, is_dated } = lease;
         let mut register = Register::default();
         register.store(now, tenure, remaining);
         let slot = match self.table.find(name) {
@@ -122,6 +125,9 @@ impl Acceptor {
             }
             None => self.table.insert(Label::new(name, holder), register),
         };
+        if is_dated && config.rules.on(Rule::SnapshotKeepsDates) {
+            self.table.date(slot);
+        }
         if let Some(Standing { lasts, version }) = standing {
             let expires_at = now.after(remaining.as_duration());
             let is_relayed = version == Ballot::ZERO;
@@ -253,7 +259,7 @@ impl Acceptor {
     ) -> Result<Option<Body>, Refusal> {
         match *request {
             Request::Prepare { name, ballot } => {
-                let round = RoundRequest { from, name, holder: None, ballot };
+                let round = RoundRequest { from, name, holder: None, ballot, heals: false };
                 if !self.turns.is_empty()
                     && let Some(reject) = self.reject_out_of_turn(now, round)
                 {
@@ -265,7 +271,7 @@ impl Acceptor {
                 let Some(tenure) = Tenure::of(ballot) else {
                     return Err(Refusal::BallotNotSenders);
                 };
-                let round = RoundRequest { from, name, holder: Some(holder), ballot };
+                let round = RoundRequest { from, name, holder: Some(holder), ballot, heals: false };
                 if !self.turns.is_empty()
                     && let Some(reject) = self.reject_out_of_turn(now, round)
                 {
@@ -298,12 +304,12 @@ impl Acceptor {
                 }))
             }
             Request::Heal { name, tenure, ballot, ttl, holder } => {
-                let round = RoundRequest { from, name, holder: Some(holder), ballot };
+                let round = RoundRequest { from, name, holder: Some(holder), ballot, heals: true };
                 let counted = config.rules.on(Rule::LeaseCeilingCountsRenewals);
                 if self.standing.is_ended(now, tenure) {
                     return Ok(None);
                 }
-                self.apply(config, now, round, |register, floor| {
+                let answer = self.apply(config, now, round, |register, floor| {
                     let answer = register.heal(config.rules, now, floor, tenure, ballot, ttl);
                     if counted && answer == Answer::Accept {
                         ceilings.accepted(ttl);
@@ -315,7 +321,10 @@ impl Acceptor {
                 {
                     self.standing.renewed(slot, tenure, now.after(ttl.as_duration()));
                 }
-                Ok(None)
+                Ok(answer.filter(|_| config.cell.is_joint()).map(|answer| match answer {
+                    Body::Reject { ballot, promised, .. } => Body::NotHealed { ballot, promised },
+                    _ => Body::Healed { ballot },
+                }))
             }
             Request::Release { name, tenure } => {
                 let held_in = self.table.find(name).filter(|slot| {
@@ -334,7 +343,8 @@ impl Acceptor {
                 let stand = Stand { tenure, version, lasts, is_relayed };
                 let stored = self.stand(config, now, name, stand);
                 let (stored, held) = (stored.unwrap_or(Ballot::ZERO), stored.is_some());
-                Ok((!is_relayed).then_some(Body::Stood { version, stored, held }))
+                let is_asked = !is_relayed || config.cell.is_joint();
+                Ok(is_asked.then_some(Body::Stood { version, stored, held }))
             }
             Request::Inspect { name, query } => {
                 Ok(Some(Body::Inspected { query, accepted: self.lease(now, name).map(Box::new) }))
@@ -418,7 +428,7 @@ impl Acceptor {
         round: RoundRequest<'_>,
         rule: impl FnOnce(&mut Register, Ballot) -> Answer,
     ) -> Result<Option<Body>, Refusal> {
-        let RoundRequest { from, name, holder, ballot } = round;
+        let RoundRequest { from, name, holder, ballot, .. } = round;
         let Some(slot) = self.table.find(name) else {
             let mut register = Register::default();
             let answer = rule(&mut register, self.floor);
@@ -429,7 +439,8 @@ impl Acceptor {
             if self.is_full(config) {
                 return Err(Refusal::TableFull);
             }
-            self.table.insert(Label::new(name, holder.unwrap_or_default()), register);
+            let slot = self.table.insert(Label::new(name, holder.unwrap_or_default()), register);
+            self.date(config, slot, round.heals, answer);
             self.owed = self.owed.saturating_add(SWEPT_PER_NAME);
             return Ok(Some(match answer {
                 Answer::Promise => Body::Promise { ballot, accepted: None },
@@ -461,6 +472,7 @@ impl Acceptor {
             self.table.relabel(slot, label);
         }
         if answer == Answer::Accept {
+            self.date(config, slot, round.heals, answer);
             if !self.standing.is_empty() {
                 self.standing.replaced(config.rules, slot, live);
             }

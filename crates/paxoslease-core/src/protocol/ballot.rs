@@ -90,7 +90,7 @@ impl Ballot {
 
     /// Above every ballot with this counter, below every ballot with the next.
     #[must_use]
-    pub(crate) const fn above_counter(counter: u64) -> Self {
+    pub const fn above_counter(counter: u64) -> Self {
         assert!(counter < Self::COUNTER_MAX, "counters stay below the limit");
         Self((counter + 1) << 10)
     }

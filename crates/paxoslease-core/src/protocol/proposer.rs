@@ -15,9 +15,9 @@ use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
+use crate::cell::PLACES_MAX;
 use crate::inspection::Inspection;
 use crate::outbox::{Body, Outbox, Sighting, To};
-use crate::protocol::cell::MEMBERS_MAX;
 use crate::protocol::record::Ceilings;
 use crate::protocol::round::{Phase, Round, Step};
 use crate::queueing::contender::{ContenderId, Contenders, Wake};
@@ -52,8 +52,14 @@ impl Env<'_> {
         self.out.send(To::Members(members), body);
     }
 
+    /// To the acceptors of both sets.
     pub(crate) fn broadcast(&mut self, body: Body) {
         self.send(self.config.cell.everyone(), body);
+    }
+
+    /// To the acceptors that confirm rounds (J1).
+    pub(crate) fn ask(&mut self, body: Body) {
+        self.send(self.config.cell.old_set(), body);
     }
 }
 
@@ -69,13 +75,13 @@ const RESEND_PAUSE_MAX: Duration = Duration::from_millis(250);
 const ATTEMPTS_PER_REQUEST: u32 = 4;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-struct InFlight {
-    round: Round,
-    owner: Owner,
+pub(crate) struct InFlight {
+    pub(crate) round: Round,
+    pub(crate) owner: Owner,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Owner {
+pub(crate) enum Owner {
     Contender(ContenderId),
     Renewal(Renewal),
 }
@@ -118,13 +124,13 @@ pub(crate) struct Proposer {
     /// A1: a peer that sends a counter above this is disconnected.
     counter_refused_above: u64,
     ballot_hold: Option<BallotHold>,
-    rounds: HashMap<Ballot, InFlight, FixedState>,
+    pub(crate) rounds: HashMap<Ballot, InFlight, FixedState>,
     releases: HashMap<Tenure, Releasing, FixedState>,
     /// Releases that are not answered yet, plus the callers that joined them.
     releases_open: usize,
     /// Acceptors that were sent a Heal. A Release through another node may overtake the Heal, and
     /// is then repeated behind it (P6).
-    healed: BTreeMap<Tenure, MemberSet>,
+    pub(crate) healed: BTreeMap<Tenure, MemberSet>,
     /// Tenures that other nodes released during renewals here; cleared when no renewal is left.
     released_elsewhere: BTreeSet<Tenure>,
     pub(crate) inspections: HashMap<u64, Inspection, FixedState>,
@@ -157,7 +163,7 @@ pub(crate) struct Proposer {
     pub(crate) silent: MemberSet,
     /// By place: this node's counter when that acceptor became unreachable. The acceptor has heard
     /// of no tenure that this node began later.
-    silent_since: [u64; MEMBERS_MAX],
+    pub(crate) silent_since: [u64; PLACES_MAX],
 }
 
 impl Proposer {
@@ -193,7 +199,7 @@ impl Proposer {
             turn_trip: Duration::ZERO,
             counts: RoundCounts::default(),
             silent: MemberSet::EMPTY,
-            silent_since: [0; MEMBERS_MAX],
+            silent_since: [0; PLACES_MAX],
         }
     }
 
@@ -228,7 +234,7 @@ impl Proposer {
         let Some(hold) = &mut self.ballot_hold else { return };
         hold.heard = hold.heard.with(member);
         let cell = env.cell();
-        let enough = cell.everyone().len() - cell.quorum() + 1;
+        let enough = cell.old_set().len() - cell.quorum() + 1;
         if hold.heard.len() >= enough {
             self.ballot_hold = None;
         }
@@ -359,6 +365,15 @@ impl Proposer {
                 self.observe(promised.counter());
                 self.on_not_held(env, now, member, ballot);
             }
+            Reply::Healed { ballot } => {
+                let Some(flight) = self.rounds.get_mut(&ballot) else { return };
+                let step = flight.round.on_stored(cell, now, member);
+                self.step(env, now, ballot, step, None);
+            }
+            Reply::NotHealed { ballot, promised } => {
+                self.observe(promised.counter());
+                self.on_not_healed(env, now, member, ballot, promised);
+            }
             Reply::Released { tenure, held } => self.on_released(env, member, tenure, held),
             Reply::Inspected { query, accepted, standing } => {
                 self.on_inspected(env, member, query, accepted, standing);
@@ -370,7 +385,7 @@ impl Proposer {
     }
 
     /// Acts on the state of a round after an answer. `seen` is the lease that the answer reported.
-    fn step(
+    pub(crate) fn step(
         &mut self,
         env: &mut Env<'_>,
         now: Instant,
@@ -383,6 +398,7 @@ impl Proposer {
             (Step::Wait, Owner::Contender(_)) => {}
             (Step::Wait, Owner::Renewal(_)) => self.forget_if_done(env, ballot),
             (Step::Propose, Owner::Contender(id)) => self.propose(env, ballot, *id),
+            (Step::Store(members), _) => self.store(env, ballot, members),
             (Step::Won, Owner::Contender(id)) => self.granted(env, now, ballot, *id),
             (Step::Lost, Owner::Contender(id)) => {
                 let (id, took) = (*id, flight.round.round_trip(now));
@@ -391,6 +407,9 @@ impl Proposer {
                 self.lost(env, now, ballot, id, held_by, seen);
             }
             (Step::Won, Owner::Renewal(_)) => self.renewed(env, now, ballot),
+            // A later ballot may do what this one could not (J2): see `renewal_timed_out`.
+            (Step::Lost, Owner::Renewal(_))
+                if flight.round.phase == Phase::Storing && now < flight.round.ends_at => {}
             (Step::Lost, Owner::Renewal(_)) => self.renewal_failed(env, ballot),
             (Step::Propose, Owner::Renewal(_)) => {
                 unreachable!("a renewal has no prepare phase")
@@ -437,6 +456,7 @@ impl Proposer {
                 continue;
             }
             match (owner, round.phase) {
+                (_, Phase::Storing) => self.store(env, ballot, members),
                 (Owner::Renewal(_), Phase::Renewed) => self.heal(env, now, ballot, members),
                 (Owner::Renewal(_), _) => self.resend_renewal(env, ballot, members),
                 (Owner::Contender(_), _) => self.resend_attempt(env, ballot, members),

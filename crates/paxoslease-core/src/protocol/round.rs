@@ -19,6 +19,9 @@ pub enum Phase {
     Proposing,
     /// Accepts of a Renew.
     Renewing,
+    /// In a joint epoch: a majority of the old set accepted, and the new set has to store the lease
+    /// (J1).
+    Storing,
     /// A majority renewed in time; the round only waits for acceptors to heal.
     Renewed,
 }
@@ -30,6 +33,8 @@ pub(crate) enum Step {
     Wait,
     /// A majority promised and reported no lease: send Propose under the same ballot.
     Propose,
+    /// J1: a majority of the old set accepted: heal these acceptors under the same ballot.
+    Store(MemberSet),
     /// A majority accepted in time.
     Won,
     /// A majority is impossible, or came too late.
@@ -57,6 +62,8 @@ pub struct Round {
     pub accepted: MemberSet,
     /// Acceptors that refused in this phase.
     pub refused: MemberSet,
+    /// Acceptors of the new set that stored the lease.
+    pub stored: MemberSet,
     /// Its request was repeated: an acceptor that refused it once may have accepted it since.
     pub(crate) repeated: bool,
     accepts: u32,
@@ -97,6 +104,7 @@ impl Round {
             open: MemberSet::EMPTY,
             accepted: MemberSet::EMPTY,
             refused: MemberSet::EMPTY,
+            stored: MemberSet::EMPTY,
             repeated: false,
             accepts: 0,
             reports: Vec::new(),
@@ -136,13 +144,44 @@ impl Round {
         } else {
             self.accepts + 1
         };
-        if self.accepts < cell.quorum() || self.phase == Phase::Renewed {
+        let is_confirmed = matches!(self.phase, Phase::Storing | Phase::Renewed);
+        if self.accepts < cell.quorum() || is_confirmed {
             return Step::Wait;
         }
         if now >= self.ends_at && cell.rules().on(Rule::LateMajorityCountsForNothing) {
             return Step::Lost;
         }
-        if self.phase == Phase::Renewing {
+        if cell.is_joint() && cell.rules().on(Rule::NewSetStores) {
+            return self.store(cell);
+        }
+        self.won()
+    }
+
+    /// J1: step 2. The members of the old set that have not accepted are healed too, as by P5.
+    #[cold]
+    pub(crate) fn store(&mut self, cell: &Cell) -> Step {
+        self.phase = Phase::Storing;
+        self.refused = MemberSet::EMPTY;
+        self.reports.clear();
+        Step::Store(cell.new_set().with(cell.old_set().without(self.accepted)))
+    }
+
+    /// J1: counts an acceptor that stored the lease in step 2.
+    #[cold]
+    pub(crate) fn on_stored(&mut self, cell: &Cell, now: Instant, member: MemberSet) -> Step {
+        self.stored = self.stored.with(member);
+        self.refused = self.refused.without(member);
+        if self.phase != Phase::Storing || !cell.is_stored_by(self.stored) {
+            return Step::Wait;
+        }
+        if now >= self.ends_at && cell.rules().on(Rule::LateMajorityCountsForNothing) {
+            return Step::Lost;
+        }
+        self.won()
+    }
+
+    fn won(&mut self) -> Step {
+        if self.tenure.ballot() != self.ballot || self.phase == Phase::Renewing {
             self.phase = Phase::Renewed;
         }
         Step::Won
@@ -150,19 +189,37 @@ impl Round {
 
     /// Counts an acceptor that refused. The acceptors in `silent` cannot be reached.
     pub(crate) fn on_refusal(&mut self, cell: &Cell, silent: MemberSet, member: MemberSet) -> Step {
+        if self.phase == Phase::Storing {
+            // Late: this answers the first step.
+            return Step::Wait;
+        }
         self.refused = self.refused.with(member);
         self.verdict(cell, silent)
+    }
+
+    /// J1: counts an acceptor that refused step 2.
+    #[cold]
+    pub(crate) fn on_not_stored(&mut self, cell: &Cell, member: MemberSet) -> Step {
+        if self.phase != Phase::Storing {
+            return Step::Wait;
+        }
+        self.refused = self.refused.with(member);
+        self.verdict(cell, MemberSet::EMPTY)
     }
 
     /// A fresh round is lost once an acceptor refused, a majority is impossible, and the answers
     /// suffice to tell a holder from a split vote. Giving up early is always safe (P4). A renewal
     /// also waits for silent acceptors, because they may store its tenure.
     pub(crate) fn verdict(&self, cell: &Cell, silent: MemberSet) -> Step {
-        let (everyone, quorum) = (cell.everyone(), cell.quorum());
+        let (everyone, quorum) = (cell.old_set(), cell.quorum());
         let answered = self.refused.with(self.accepted).with(self.open);
         let silent = match self.phase {
             Phase::Preparing | Phase::Proposing => silent.without(answered),
             Phase::Renewing | Phase::Renewed => MemberSet::EMPTY,
+            Phase::Storing => {
+                let is_possible = cell.is_stored_by(cell.new_set().without(self.refused));
+                return if is_possible { Step::Wait } else { Step::Lost };
+            }
         };
         let is_impossible = everyone.without(self.refused).without(silent).len() < quorum;
         let is_conclusive =
@@ -170,15 +227,16 @@ impl Round {
         let lost = match self.phase {
             Phase::Preparing | Phase::Proposing => is_impossible && is_conclusive,
             Phase::Renewing => is_impossible,
-            Phase::Renewed => false,
+            Phase::Storing | Phase::Renewed => false,
         };
         if lost && !self.refused.is_empty() { Step::Lost } else { Step::Wait }
     }
 
-    /// Whether this is a renewal that won and that every acceptor has answered.
+    /// Whether this is a renewal that won and has nobody left to heal. In a joint epoch, step 2 has
+    /// healed everybody.
     pub(crate) fn is_done(&self, cell: &Cell) -> bool {
         let answered = self.accepted.with(self.refused);
-        self.phase == Phase::Renewed && answered.contains(cell.everyone())
+        self.phase == Phase::Renewed && (answered.contains(cell.old_set()) || cell.is_joint())
     }
 
     /// Acceptors that have not answered in this phase.
@@ -187,13 +245,14 @@ impl Round {
         let answered = match self.phase {
             Phase::Preparing => answered.with(self.open),
             Phase::Proposing | Phase::Renewing | Phase::Renewed => answered,
+            Phase::Storing => return cell.new_set().without(self.stored).without(self.refused),
         };
-        cell.everyone().without(answered)
+        cell.old_set().without(answered)
     }
 
-    /// How long each round trip of a decided round took. A prepared round has two.
+    /// How long each round trip of a decided round took. Preparing and storing take one each.
     pub(crate) fn round_trip(&self, now: Instant) -> Duration {
-        let round_trips = if self.open.is_empty() { 1 } else { 2 };
+        let round_trips = 1 + u32::from(!self.open.is_empty()) + u32::from(!self.stored.is_empty());
         now.since(self.started_at) / round_trips
     }
 
@@ -218,9 +277,12 @@ impl Round {
     /// A renewal is not undone, because its tenure may be held (P5).
     pub(crate) fn traces(&self, cell: &Cell) -> MemberSet {
         match self.phase {
-            Phase::Proposing if self.repeated => cell.everyone(),
-            Phase::Proposing => cell.everyone().without(self.refused),
-            Phase::Preparing | Phase::Renewing | Phase::Renewed => MemberSet::EMPTY,
+            Phase::Proposing if self.repeated => cell.old_set(),
+            Phase::Proposing => cell.old_set().without(self.refused),
+            Phase::Storing if self.tenure.ballot() == self.ballot => cell.everyone(),
+            Phase::Preparing | Phase::Renewing | Phase::Renewed | Phase::Storing => {
+                MemberSet::EMPTY
+            }
         }
     }
 }

@@ -200,7 +200,7 @@ impl Proposer {
     /// peer that completes the majority will call this again.
     pub(crate) fn retry_waiters(&mut self, env: &Env<'_>, now: Instant) {
         let cell = env.cell();
-        if cell.everyone().without(self.silent).len() < cell.quorum() {
+        if !cell.is_quorum(cell.everyone().without(self.silent)) {
             return;
         }
         let waiting = self.contenders.iter().filter_map(|(id, contender)| {

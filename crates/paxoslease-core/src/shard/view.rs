@@ -169,6 +169,7 @@ impl Snapshot {
                 tenure: live.tenure,
                 remaining,
                 standing,
+                is_dated: self.acceptor.table.is_dated(slot),
             })
         })
     }

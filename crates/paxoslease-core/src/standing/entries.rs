@@ -5,11 +5,12 @@
 //! next one is found by one comparison and nothing stale is kept.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::rules::{Rule, Rules};
 use crate::storage::Slot;
-use crate::{Ballot, Config, Instant, Lasts, Standing, Tenure};
+use crate::{Ballot, Cell, Config, Instant, Lasts, MemberSet, Standing, Tenure};
 
 /// The most released tenures that are remembered; beyond that, the oldest is forgotten.
 const ENDED_MAX: usize = 1 << 12;
@@ -35,6 +36,10 @@ pub(crate) struct Entry {
     seen: Instant,
     /// Another member has an older end, so this node has to tell it the newer one soon.
     is_urgent: bool,
+    /// C10: the acceptors of the new set that told this node that they store this end.
+    moved_to: MemberSet,
+    /// C10: whether a majority of the new set has told so.
+    is_moved: bool,
 }
 
 /// A Stand, without its name.
@@ -57,6 +62,8 @@ pub(crate) struct Entries {
     wake_next_at: Instant,
     /// Tenures that were released a short time ago, and until when they are not healed.
     ended: VecDeque<(Instant, Tenure)>,
+    /// C10: the leases whose ends were relayed in this joint epoch, by the versions of the ends.
+    relayed: BTreeMap<Ballot, Slot>,
 }
 
 impl Default for Entries {
@@ -68,6 +75,7 @@ impl Default for Entries {
             end_next_at: Instant::MAX,
             wake_next_at: Instant::MAX,
             ended: VecDeque::new(),
+            relayed: BTreeMap::new(),
         }
     }
 }
@@ -88,6 +96,17 @@ impl Entries {
     #[cfg(feature = "digest")]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Slot, &Entry)> {
         self.by_slot.iter()
+    }
+
+    /// Hashes the tenures that are not healed, and until when.
+    #[cfg(feature = "digest")]
+    pub(crate) fn ended_digest(&self, hasher: &mut impl core::hash::Hasher) {
+        core::hash::Hash::hash(&self.ended, hasher);
+    }
+
+    #[cfg(feature = "digest")]
+    pub(crate) fn forget_ended(&mut self) {
+        self.ended.clear();
     }
 
     /// S1: stores an end, unless a newer one is stored. Returns the version that is stored then,
@@ -118,6 +137,8 @@ impl Entries {
             renew_at: Instant::MAX,
             seen: expires_at,
             is_urgent: false,
+            moved_to: MemberSet::EMPTY,
+            is_moved: false,
         };
         self.put(slot, entry);
         // The first renewal comes early, so that a member that missed the grant is healed soon.
@@ -168,7 +189,10 @@ impl Entries {
         {
             self.ended.pop_front();
         }
-        self.ended.push_back((now.after(config.cell.max_lease().as_duration()), tenure));
+        let ended = (now.after(config.cell.max_lease().as_duration()), tenure);
+        if !self.ended.contains(&ended) {
+            self.ended.push_back(ended);
+        }
     }
 
     /// Whether a tenure was released within the last M. It is over for good, so no Heal stores it.
@@ -256,6 +280,40 @@ impl Entries {
             let renew_at = entry.renew_at.min(at);
             self.put(slot, Entry { renew_at, is_urgent: true, ..entry });
         }
+    }
+
+    /// C10: a joint epoch begins. This node renews every lease soon and relays its end.
+    pub(crate) fn begin_moving(&mut self, config: &Config, now: Instant) {
+        self.relayed.clear();
+        let slots: Vec<Slot> = self.by_slot.keys().copied().collect();
+        for slot in slots {
+            if let Some(entry) = self.by_slot.get_mut(&slot) {
+                (entry.moved_to, entry.is_moved) = (MemberSet::EMPTY, false);
+            }
+            self.spread_soon(config, now, slot);
+        }
+    }
+
+    /// C10: the end of a lease was relayed to the new set.
+    pub(crate) fn relayed(&mut self, slot: Slot, version: Ballot) {
+        self.relayed.insert(version, slot);
+    }
+
+    /// C10: these acceptors store the end with this version.
+    pub(crate) fn moved(&mut self, cell: &Cell, version: Ballot, members: MemberSet) {
+        let slot = self.relayed.get(&version);
+        if let Some(entry) = slot.and_then(|slot| self.by_slot.get_mut(slot))
+            && entry.version == version
+        {
+            entry.moved_to = entry.moved_to.with(members);
+            entry.is_moved = cell.is_stored_by(entry.moved_to);
+        }
+    }
+
+    /// C10: the leases that stand beyond their records, and that the new set may not store.
+    pub(crate) fn unmoved(&self) -> usize {
+        let stands = |entry: &&Entry| entry.ends_at > entry.record_ends_at;
+        self.by_slot.values().filter(stands).filter(|entry| !entry.is_moved).count()
     }
 
     fn put(&mut self, slot: Slot, entry: Entry) {

@@ -93,19 +93,19 @@ impl Proposer {
     ) {
         self.observe(stored.counter());
         let by_majority = env.rules().on(Rule::StandNeedsMajority);
-        let (everyone, quorum) = (env.cell().everyone(), env.cell().quorum());
-        let enough = if by_majority { quorum } else { 1 };
+        let cell = env.config.cell;
         let Some(operation) = self.operations.get_mut(&version) else { return };
         let Operation { token, tenure, started_at, .. } = *operation;
         if !held {
-            operation.refused = operation.refused.with(member);
-            if everyone.without(operation.refused).len() < quorum {
+            // A newcomer may not store the lease yet: it is asked again.
+            operation.refused = operation.refused.with(member.within(cell.old_set()));
+            if cell.old_set().without(operation.refused).len() < cell.quorum() {
                 self.operations.remove(&version);
                 env.out.emit(Event::NotHeld { token, tenure });
             }
         } else if stored == version || !env.rules().on(Rule::StandFollowsVersion) {
             operation.stored = operation.stored.with(member);
-            if operation.stored.len() >= enough {
+            if cell.is_quorum(operation.stored) || !by_majority {
                 let lasts = operation.lasts;
                 self.operations.remove(&version);
                 // As P1: an acceptor that stored it first may have ended the lease by now.
@@ -142,6 +142,14 @@ impl Proposer {
             let body = operation.body(version);
             env.send(members, body);
         }
+    }
+
+    /// J3: the members of another epoch have to store the end.
+    pub(crate) fn stand_again(&mut self, env: &mut Env<'_>) {
+        for operation in self.operations.values_mut() {
+            (operation.stored, operation.refused) = (MemberSet::EMPTY, MemberSet::EMPTY);
+        }
+        self.resend_operations(env, env.cell().everyone());
     }
 
     /// These acceptors are connected again, and may have missed a Stand.

@@ -86,7 +86,9 @@ impl Shard {
     /// S5: renews the standing leases whose records no other member has renewed.
     pub(crate) fn renew_standing(&mut self, now: Instant) {
         loop {
-            let Some(acceptor) = &mut self.acceptor else { return };
+            let Some(acceptor) = self.acceptor.as_mut().filter(|_| self.own.is_some()) else {
+                return;
+            };
             let Some((slot, entry)) = acceptor.standing.pop_renewal(now) else { return };
             let stored = acceptor.table().get(slot);
             let live = stored.and_then(|stored| stored.register.live(now));
@@ -154,6 +156,12 @@ impl Shard {
         let others = self.own.map_or(others, |own| others.without(own));
         if let Some(lasts) = Lasts::until(entry.ends_at.after(granule), now) {
             let version = entry.version;
+            if self.config.cell.is_joint() {
+                acceptor.standing.relayed(slot, version);
+                if let Some(own) = self.own {
+                    acceptor.standing.moved(&self.config.cell, version, own);
+                }
+            }
             let body = Body::Stand { label, tenure, version, lasts, is_relayed: true };
             self.out.send(To::Members(others), body);
         }

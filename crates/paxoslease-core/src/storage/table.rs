@@ -124,6 +124,7 @@ impl Table {
         let (flags, bit) = chunk.flags_mut(at);
         flags.occupied &= !bit;
         flags.marked &= !bit;
+        flags.dated &= !bit;
         self.spilled_bytes -= entry.label.heap_bytes();
         self.len -= 1;
         entry
@@ -181,6 +182,26 @@ impl Table {
         let (chunk, at) = split(slot);
         let (flags, bit) = self.chunks[chunk].flags(at);
         flags.marked & bit != 0
+    }
+
+    /// E1: the lease in this slot was stored in the joint epoch that began last.
+    #[cold]
+    pub(crate) fn date(&mut self, slot: Slot) {
+        let (chunk, at) = self.chunk_mut(slot);
+        let (flags, bit) = chunk.flags_mut(at);
+        flags.dated |= bit;
+    }
+
+    pub(crate) fn is_dated(&self, slot: Slot) -> bool {
+        let (chunk, at) = split(slot);
+        let (flags, bit) = self.chunks[chunk].flags(at);
+        flags.dated & bit != 0
+    }
+
+    /// A joint epoch begins: no lease was stored in it yet.
+    pub(crate) fn undate(&mut self) {
+        let flags = self.chunks.iter_mut().flat_map(|chunk| &mut chunk.flags);
+        flags.for_each(|flags| flags.dated = 0);
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -283,6 +304,7 @@ struct Chunk {
 struct Flags {
     occupied: u64,
     marked: u64,
+    dated: u64,
 }
 
 impl Chunk {

@@ -134,6 +134,10 @@ fn reply(reply: &Reply<'_>) -> String {
         }
         Reply::Stood { version, held: false, .. } => format!("Stood {version}, had no such lease"),
         Reply::Stood { version, stored, .. } if version == stored => format!("Stood {version}"),
+        Reply::Healed { ballot } => format!("Healed {ballot}"),
+        Reply::NotHealed { ballot, promised } => {
+            format!("NotHealed {ballot}, promised {promised}")
+        }
         Reply::Stood { version, stored, .. } => format!("Stood {version}, stored {stored}"),
     }
 }

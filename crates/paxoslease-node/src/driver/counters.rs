@@ -218,6 +218,7 @@ const fn reason_of(refusal: Refusal) -> &'static str {
         Refusal::BallotNotSenders => "ballot_not_senders",
         Refusal::NotAcceptor => "not_acceptor",
         Refusal::NotMember => "not_member",
+        Refusal::WrongEpoch => "wrong_epoch",
         Refusal::TableFull => "table_full",
         Refusal::RecordBehind => "record_behind",
     }

@@ -229,6 +229,8 @@ impl PaperNode {
                 self.run = self.run.max(promised.counter() / RESTARTS_MAX);
             }
             Reply::NotHeld { .. }
+            | Reply::Healed { .. }
+            | Reply::NotHealed { .. }
             | Reply::Released { .. }
             | Reply::Stood { .. }
             | Reply::Inspected { .. } => {}

@@ -171,6 +171,7 @@ impl World {
                     tenure: *tenure,
                     remaining: *remaining,
                     standing: None,
+                    is_dated: false,
                 });
                 let core = Core::start_from_snapshot(config.clone(), now, record, leases);
                 let start_state = StartState::snapshot(record, &core, now);

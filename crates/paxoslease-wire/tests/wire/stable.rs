@@ -19,6 +19,7 @@ fn lease(parts: &Parts) -> SnapshotLease<'_> {
             let version = Ballot::from_u64(parts.ballot).expect("in bounds");
             Standing { lasts, version }
         }),
+        is_dated: parts.other.is_multiple_of(2),
     }
 }
 

@@ -36,7 +36,8 @@ impl Proposer {
         let wake_at = attempt_ends_at.min(round.ends_at).min(deadline);
         self.round_ends.push(wake_at, ballot);
         self.rounds.insert(ballot, InFlight { round, owner: Owner::Contender(id) });
-        env.broadcast(body);
+        env.ask(body);
+        self.store_early(env, ballot);
     }
 
     /// No majority yet. A round that some acceptor refused may have split the vote with another,
@@ -77,6 +78,7 @@ impl Proposer {
         let (label, ttl) = (first.label.clone(), first.ttl);
         let body = match round.phase {
             Phase::Preparing => Body::Prepare { label, ballot },
+            Phase::Storing => return self.store(env, ballot, members),
             Phase::Proposing | Phase::Renewing | Phase::Renewed => {
                 Body::Propose { label, ballot, ttl }
             }
@@ -87,7 +89,7 @@ impl Proposer {
     /// P2: a majority promised and reported no lease.
     pub(super) fn propose(&mut self, env: &mut Env<'_>, ballot: Ballot, id: ContenderId) {
         if let Some(Contender { first, .. }) = self.contenders.get(id) {
-            env.broadcast(Body::Propose { label: first.label.clone(), ballot, ttl: first.ttl });
+            env.ask(Body::Propose { label: first.label.clone(), ballot, ttl: first.ttl });
         }
     }
 
@@ -178,12 +180,27 @@ impl Proposer {
         self.back_off(env, now, id);
     }
 
+    /// J3: a round of the epoch before is void, and is undone wherever it may have left something.
+    pub(crate) fn void_everywhere(&mut self, env: &mut Env<'_>, now: Instant, ballot: Ballot) {
+        if let Some(InFlight { round, .. }) = self.rounds.get_mut(&ballot) {
+            (round.refused, round.phase) = (
+                MemberSet::EMPTY,
+                match round.phase {
+                    Phase::Preparing => Phase::Preparing,
+                    _ => Phase::Storing,
+                },
+            );
+        }
+        self.void(env, now, ballot);
+    }
+
     /// P4: from here on no answer to this round counts; only then is it undone.
     fn void(&mut self, env: &mut Env<'_>, now: Instant, ballot: Ballot) {
         let Some(InFlight { round, owner: Owner::Contender(id) }) = self.rounds.get(&ballot) else {
             return;
         };
-        let (traces, tenure, ttl, id) = (round.traces(env.cell()), round.tenure, round.ttl, *id);
+        let traces = round.traces(env.cell());
+        let (tenure, ttl, id) = (round.tenure, round.ttl, *id);
         if env.rules().on(Rule::VoidBeforeUndo) {
             self.rounds.remove(&ballot);
         }

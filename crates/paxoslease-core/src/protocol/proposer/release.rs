@@ -10,10 +10,10 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::{Env, MEMBERS_MAX, Proposer};
+use super::{Env, PLACES_MAX, Proposer};
 use crate::outbox::{Body, To, Token};
 use crate::rules::Rule;
-use crate::{Event, Instant, Label, MemberSet, Tenure, Ttl};
+use crate::{Cell, Event, Instant, Label, MemberSet, Tenure, Ttl};
 
 /// The undo of a void round counts as work in flight for this many attempts.
 const UNDO_ATTEMPTS: u32 = 3;
@@ -51,14 +51,13 @@ impl Proposer {
         tenure: Tenure,
         answer_by: Instant,
     ) {
-        let quorum = env.cell().quorum();
         if let Some(releasing) = self.releases.get_mut(&tenure) {
             if !releasing.answered {
                 releasing.also.push(token);
                 self.releases_open += 1;
                 return;
             }
-            if releasing.confirmed.len() >= quorum {
+            if env.cell().is_quorum(releasing.confirmed) {
                 let (held, confirmed) = (false, true);
                 return env.out.emit(Event::Released { token, held, confirmed });
             }
@@ -174,7 +173,6 @@ impl Proposer {
         held: bool,
     ) {
         let by_majority = env.rules().on(Rule::ReleaseNeedsMajority);
-        let quorum = if by_majority { env.cell().quorum() } else { 1 };
         let Some(releasing) = self.releases.get_mut(&tenure) else { return };
         releasing.confirmed = releasing.confirmed.with(member);
         if held {
@@ -184,13 +182,14 @@ impl Proposer {
         let enough = match releasing.token {
             // Whether it was held is the answer, and one acceptor may be behind.
             Some(_) => {
-                let is_known = releasing.is_held(quorum).is_some() || self.silent.contains(missing);
-                releasing.confirmed.len() >= quorum && is_known
+                let is_known =
+                    releasing.is_held(env.cell()).is_some() || self.silent.contains(missing);
+                env.cell().is_quorum(releasing.confirmed) && is_known || !by_majority
             }
             None => missing.is_empty(),
         };
         if enough {
-            self.releases_open -= releasing.answer(env, quorum, true);
+            self.releases_open -= releasing.answer(env, true);
         }
         // An acceptor that confirmed has received every earlier message about this tenure.
         if self.renewals == 0 && releasing.confirmed.contains(env.cell().everyone()) {
@@ -205,19 +204,17 @@ impl Proposer {
         if now < releasing.check_at {
             return;
         }
-        let is_confirmed = releasing.confirmed.len() >= env.cell().quorum();
+        let is_confirmed = env.cell().is_quorum(releasing.confirmed);
         if now >= releasing.answer_by || is_confirmed && releasing.token.is_some() {
-            let quorum = env.cell().quorum();
-            self.releases_open -= releasing.answer(env, quorum, is_confirmed);
+            self.releases_open -= releasing.answer(env, is_confirmed);
         }
         let answered = releasing.answered;
         let missing = self.unconfirmed(env, tenure);
-        let quorum = env.cell().quorum();
         // If a majority confirmed and never stored the tenure, it has no holder: a client made it
         // up, or it was released before.
         let is_over = self.releases.get(&tenure).is_none_or(|releasing| {
             let never_held = releasing.held_by.is_empty();
-            now >= releasing.over_at || never_held && releasing.confirmed.len() >= quorum
+            now >= releasing.over_at || never_held && is_confirmed
         });
         let is_kept = !missing.is_empty() && !is_over && unconfirmed_count < UNCONFIRMED_MAX;
         if answered && !is_kept {
@@ -243,7 +240,7 @@ impl Proposer {
         let begun = tenure.ballot().counter();
         let never_stored =
             |place: &usize| self.silent.has_place(*place) && begun > self.silent_since[*place];
-        let unaware = (0..MEMBERS_MAX).filter(never_stored);
+        let unaware = (0..PLACES_MAX).filter(never_stored);
         unaware.fold(missing, |missing, place| missing.without(MemberSet::at_place(place)))
     }
 
@@ -255,6 +252,14 @@ impl Proposer {
             let missing = self.unconfirmed(env, tenure).within(back);
             self.resend_release(env, tenure, missing);
         }
+    }
+
+    /// J3: the members of another epoch have to confirm.
+    pub(crate) fn release_again(&mut self, env: &mut Env<'_>) {
+        for releasing in self.releases.values_mut() {
+            (releasing.confirmed, releasing.held_by) = (MemberSet::EMPTY, MemberSet::EMPTY);
+        }
+        self.resend_releases(env, env.cell().everyone());
     }
 
     fn resend_release(&self, env: &mut Env<'_>, tenure: Tenure, members: MemberSet) {
@@ -274,10 +279,13 @@ impl Releasing {
         Self { label, token, also, confirmed, held_by, answer_by, over_at, check_at, answered }
     }
 
-    /// Whether a majority stored the tenure, if the answers so far tell.
-    fn is_held(&self, quorum: u32) -> Option<bool> {
-        let not_held = self.confirmed.without(self.held_by);
-        match (self.held_by.len() >= quorum, not_held.len() >= quorum) {
+    /// Whether a majority stored the tenure, if the answers so far tell. In a joint epoch the old
+    /// set tells.
+    fn is_held(&self, cell: &Cell) -> Option<bool> {
+        let (old_set, quorum) = (cell.old_set(), cell.quorum());
+        let held = self.held_by.within(old_set);
+        let not_held = self.confirmed.without(self.held_by).within(old_set);
+        match (held.len() >= quorum, not_held.len() >= quorum) {
             (true, _) => Some(true),
             (_, true) => Some(false),
             (false, false) => None,
@@ -286,12 +294,12 @@ impl Releasing {
 
     /// Answers every caller, once. Only the first of them ended the tenure. Returns how many open
     /// releases that ends; one without a caller counts as one.
-    fn answer(&mut self, env: &mut Env<'_>, quorum: u32, confirmed: bool) -> usize {
+    fn answer(&mut self, env: &mut Env<'_>, confirmed: bool) -> usize {
         if self.answered {
             return 0;
         }
         self.answered = true;
-        let mut held = self.is_held(quorum).unwrap_or(!self.held_by.is_empty());
+        let mut held = self.is_held(env.cell()).unwrap_or(!self.held_by.is_empty());
         let open = 1 + self.also.len();
         for token in self.token.take().into_iter().chain(self.also.drain(..)) {
             env.out.emit(Event::Released { token, held, confirmed });

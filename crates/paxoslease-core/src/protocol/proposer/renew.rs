@@ -70,7 +70,8 @@ impl Proposer {
         self.renewals += 1;
         self.keeping += usize::from(renewal.token.is_none());
         self.rounds.insert(ballot, InFlight { round, owner: Owner::Renewal(renewal) });
-        env.broadcast(Body::Renew { label, tenure, ballot, ttl });
+        env.ask(Body::Renew { label, tenure, ballot, ttl });
+        self.store_early(env, ballot);
     }
 
     /// A majority renewed in time. Acceptors that refused have lost the tenure and are healed.
@@ -106,6 +107,10 @@ impl Proposer {
         else {
             return;
         };
+        if round.phase == Phase::Storing {
+            // Late: the second step heals this acceptor.
+            return;
+        }
         let step = round.on_refusal(cell, MemberSet::EMPTY, member);
         let won = round.phase == Phase::Renewed;
         if won || !env.rules().on(Rule::HealOnlyAfterMajority) {
@@ -168,6 +173,9 @@ impl Proposer {
             self.renewal_failed(env, ballot);
         } else {
             let is_due = now >= renewal.resend_at;
+            if is_due && round.phase == Phase::Storing && !round.refused.is_empty() {
+                return self.renew_again(env, now, ballot);
+            }
             if is_due {
                 renewal.resend_at = now.after(pause);
             }
@@ -186,7 +194,13 @@ impl Proposer {
     pub(super) fn resend_renewal(&self, env: &mut Env<'_>, ballot: Ballot, members: MemberSet) {
         if let Some(InFlight { round, owner: Owner::Renewal(renewal) }) = self.rounds.get(&ballot) {
             let (label, tenure, ttl) = (renewal.label.clone(), round.tenure, round.ttl);
-            env.send(members, Body::Renew { label, tenure, ballot, ttl });
+            env.send(
+                members,
+                match round.phase {
+                    Phase::Storing => Body::Heal { label, tenure, ballot, ttl },
+                    _ => Body::Renew { label, tenure, ballot, ttl },
+                },
+            );
         }
     }
 
@@ -213,12 +227,19 @@ impl Proposer {
         {
             heal_ballot = fresh.ballot();
         }
+        self.send_heal(env, members, Body::Heal { label, tenure, ballot: heal_ballot, ttl });
+    }
+
+    /// Sends a Heal, and remembers it for the time when its tenure is released (P6).
+    pub(crate) fn send_heal(&mut self, env: &mut Env<'_>, members: MemberSet, body: Body) {
         if self.healed.len() >= HEALED_MAX {
             self.healed.pop_first();
         }
-        let healed = self.healed.entry(tenure).or_insert(MemberSet::EMPTY);
-        *healed = healed.with(members);
-        env.send(members, Body::Heal { label, tenure, ballot: heal_ballot, ttl });
+        if let Some(tenure) = body.stores() {
+            let healed = self.healed.entry(tenure).or_insert(MemberSet::EMPTY);
+            *healed = healed.with(members);
+        }
+        env.send(members, body);
     }
 
     pub(super) fn forget_if_done(&mut self, env: &mut Env<'_>, ballot: Ballot) {
@@ -227,7 +248,7 @@ impl Proposer {
         }
     }
 
-    pub(super) fn forget_renewal(&mut self, ballot: Ballot) -> Option<(Round, Renewal)> {
+    pub(crate) fn forget_renewal(&mut self, ballot: Ballot) -> Option<(Round, Renewal)> {
         let InFlight { round, owner: Owner::Renewal(renewal) } = self.rounds.remove(&ballot)?
         else {
             unreachable!("a ballot belongs to one round, and a round to one owner");

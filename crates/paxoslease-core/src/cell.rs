@@ -1,7 +1,8 @@
 //! The cell: its acceptors, and the other values that all its nodes agree on.
 //!
-//! A cell never changes (paper, section 2: "the number of acceptors is fixed").
-//! A quorum is a set of distinct acceptors of one configuration (invariant 5).
+//! The paper fixes the acceptors for good (section 2). Here they change from one epoch to the next:
+//! a value of [`Cell`] describes one epoch. A quorum is a set of distinct acceptors of one epoch
+//! (invariant 5). In a joint epoch it has a majority of the old set and a majority of the new one.
 
 use core::fmt;
 use core::time::Duration;
@@ -9,14 +10,21 @@ use core::time::Duration;
 use crate::rules::{Rule, Rules};
 use crate::{Drift, NodeId, Ttl};
 
-/// The most acceptors that a cell may have.
+/// The most acceptors that a set may have.
 pub const MEMBERS_MAX: usize = 9;
+/// The most acceptors in both sets of a joint epoch.
+pub(crate) const PLACES_MAX: usize = 2 * MEMBERS_MAX;
 
-/// The values that every node of a cell must agree on.
+/// The values that every node of a cell must agree on in one epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cell {
-    members: [NodeId; MEMBERS_MAX],
+    members: [NodeId; PLACES_MAX],
     member_count: u8,
+    old_count: u8,
+    epoch: u32,
+    era: u32,
+    old_set: MemberSet,
+    new_set: MemberSet,
     max_lease: Ttl,
     drift: Drift,
 }
@@ -86,32 +94,109 @@ impl fmt::Display for TtlError {
 
 impl core::error::Error for TtlError {}
 
+/// The two sets of a joint epoch, or one set twice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sets<'a> {
+    /// The set that confirms rounds.
+    pub old: &'a [NodeId],
+    /// The set that stores what was confirmed; empty in a stable epoch.
+    pub new: &'a [NodeId],
+}
+
 impl Cell {
-    /// Checks a configuration. The order of `members` does not matter.
+    /// A cell whose members are fixed: epoch 0. The order of `members` does not matter.
     ///
     /// # Errors
     /// When there is no member, there are too many, or one is listed twice; or when M or the drift
     /// leaves no room for a lease.
     pub fn new(members: &[NodeId], max_lease: Ttl, drift: Drift) -> Result<Self, CellError> {
-        if members.is_empty() || members.len() > MEMBERS_MAX {
-            return Err(CellError::MemberCount(members.len()));
-        }
-        let mut sorted = [NodeId::MAX; MEMBERS_MAX];
-        sorted[..members.len()].copy_from_slice(members);
-        sorted[..members.len()].sort_unstable();
-        if let Some(pair) = sorted[..members.len()].windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(CellError::DuplicateMember(pair[0]));
-        }
         if max_lease < Ttl::MIN {
             return Err(CellError::MaxLeaseTooShort(max_lease));
         }
         if drift.belief_span(Ttl::MIN).is_zero() {
             return Err(CellError::DriftTooLarge(drift));
         }
-        Ok(Self { members: sorted, member_count: members.len() as u8, max_lease, drift })
+        let empty = Self {
+            members: [NodeId::MAX; PLACES_MAX],
+            member_count: 0,
+            old_count: 0,
+            epoch: 0,
+            era: 0,
+            old_set: MemberSet::EMPTY,
+            new_set: MemberSet::EMPTY,
+            max_lease,
+            drift,
+        };
+        empty.in_epoch(0, 0, Sets { old: members, new: &[] })
     }
 
-    /// The acceptors, in ascending order.
+    /// The same cell in another epoch. Records count from `era` on (E2).
+    ///
+    /// # Errors
+    /// When the old set is empty, or a set is too large or lists a node twice.
+    pub fn in_epoch(mut self, epoch: u32, era: u32, sets: Sets<'_>) -> Result<Self, CellError> {
+        let Sets { old, new } = sets;
+        if old.is_empty() {
+            return Err(CellError::MemberCount(0));
+        }
+        let mut count = 0;
+        for set in [old, new] {
+            if set.len() > MEMBERS_MAX {
+                return Err(CellError::MemberCount(set.len()));
+            }
+            for (place, node) in set.iter().enumerate() {
+                if set[..place].contains(node) {
+                    return Err(CellError::DuplicateMember(*node));
+                }
+                if !self.members[..count].contains(node) {
+                    self.members[count] = *node;
+                    count += 1;
+                }
+            }
+        }
+        self.members[..count].sort_unstable();
+        self.members[count..].fill(NodeId::MAX);
+        (self.member_count, self.old_count) = (count as u8, old.len() as u8);
+        (self.epoch, self.era) = (epoch, era);
+        let all = |cell: &Self, set: &[NodeId]| {
+            let members = set.iter().filter_map(|node| cell.member(*node));
+            members.fold(MemberSet::EMPTY, MemberSet::with)
+        };
+        (self.old_set, self.new_set) = (all(&self, old), all(&self, new));
+        Ok(self)
+    }
+
+    /// The number of the epoch; it grows with every decided configuration.
+    #[must_use]
+    pub const fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// The epoch since which records count (E2).
+    #[must_use]
+    pub const fn era(&self) -> u32 {
+        self.era
+    }
+
+    /// Whether rounds need majorities of two sets.
+    #[must_use]
+    pub const fn is_joint(&self) -> bool {
+        !self.new_set.is_empty()
+    }
+
+    /// The set that confirms rounds: all members, except in a joint epoch.
+    #[must_use]
+    pub const fn old_set(&self) -> MemberSet {
+        self.old_set
+    }
+
+    /// The set that stores what the old set confirmed; empty in a stable epoch.
+    #[must_use]
+    pub const fn new_set(&self) -> MemberSet {
+        self.new_set
+    }
+
+    /// The acceptors of both sets, in ascending order.
     #[must_use]
     pub fn members(&self) -> &[NodeId] {
         &self.members[..usize::from(self.member_count)]
@@ -129,10 +214,23 @@ impl Cell {
         self.drift
     }
 
-    /// How many acceptors make a quorum: more than half, in even cells too.
+    /// How many acceptors of the old set make a majority of it: more than half, in even sets too.
     pub(crate) fn quorum(&self) -> u32 {
-        let count = u32::from(self.member_count);
+        self.majority_of(u32::from(self.old_count))
+    }
+
+    fn majority_of(&self, count: u32) -> u32 {
         if self.rules().on(Rule::QuorumIsMajority) { count / 2 + 1 } else { (count / 2).max(1) }
+    }
+
+    /// Whether a majority of the new set is in `set`; always in a stable epoch.
+    pub(crate) fn is_stored_by(&self, set: MemberSet) -> bool {
+        !self.is_joint() || set.within(self.new_set).len() >= self.majority_of(self.new_set.len())
+    }
+
+    /// Whether `set` has a majority of the old set, and of the new one in a joint epoch.
+    pub(crate) fn is_quorum(&self, set: MemberSet) -> bool {
+        set.within(self.old_set).len() >= self.quorum() && self.is_stored_by(set)
     }
 
     pub(crate) const fn rules(&self) -> Rules {
@@ -150,10 +248,16 @@ impl Cell {
         Some(MemberSet(1 << place))
     }
 
-    /// All acceptors.
+    /// All acceptors, of both sets.
     #[must_use]
     pub const fn everyone(&self) -> MemberSet {
-        MemberSet(((1u32 << self.member_count) - 1) as u16)
+        self.old_set.with(self.new_set)
+    }
+
+    /// The same nodes in another epoch's cell, as far as it lists them.
+    pub(crate) fn moved(&self, set: MemberSet, to: &Self) -> MemberSet {
+        let members = self.nodes(set).filter_map(|node| to.member(node));
+        members.fold(MemberSet::EMPTY, MemberSet::with)
     }
 
     /// The nodes in a set.
@@ -182,7 +286,7 @@ impl Cell {
 
 /// A set of acceptors of one cell.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct MemberSet(u16);
+pub struct MemberSet(u32);
 
 impl MemberSet {
     /// The empty set.

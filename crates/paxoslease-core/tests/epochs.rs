@@ -1,0 +1,108 @@
+//! A cell whose members change: leases move to the new members by their own renewals.
+
+mod cell;
+
+use core::time::Duration;
+
+use cell::{NAME, NO_WAIT, TTL, TestCell, name, node};
+use paxoslease_core::*;
+
+fn adopt(cell: &mut TestCell, epoch: u32, era: u32, old: &[u16], new: &[u16]) {
+    let ids = |set: &[u16]| -> Vec<NodeId> { set.iter().map(|id| node(*id)).collect() };
+    let (old, new, now) = (ids(old), ids(new), cell.now);
+    let top = cell.shards.iter().map(Shard::counter).max().expect("some node");
+    for shard in &mut cell.shards {
+        let sets = Sets { old: &old, new: &new };
+        let next = shard.config().cell.in_epoch(epoch, era, sets).expect("valid");
+        shard.adopt(now, next, Ballot::above_counter(top));
+    }
+    cell.collect();
+    cell.settle();
+}
+
+fn renew(cell: &mut TestCell, id: u16, token: u64, tenure: Tenure) -> bool {
+    let (now, holder) = (cell.now, Holder::NONE);
+    let renew = Renew { token: Token(token), name: name(NAME), holder, tenure, ttl: TTL };
+    cell.shard(id).renew(now, renew).expect("in bounds");
+    cell.collect();
+    cell.settle();
+    cell.answers(token).iter().any(|answer| matches!(answer, Event::Renewed { .. }))
+}
+
+#[test]
+fn a_lease_moves_to_three_new_members() {
+    let mut cell = TestCell::new(3, 4);
+    cell.acquire_for(7, 1, NO_WAIT, TTL);
+    cell.settle();
+    let tenure = cell.granted(1).expect("nobody holds it");
+    adopt(&mut cell, 1, 0, &[1, 2, 3], &[4, 5, 6]);
+    assert!([4, 5, 6].into_iter().all(|id| cell.live(id).is_none()), "nothing is copied");
+    assert!(renew(&mut cell, 7, 2, tenure));
+    assert!([4, 5, 6].into_iter().all(|id| cell.live(id) == Some(tenure)));
+    adopt(&mut cell, 2, 1, &[4, 5, 6], &[]);
+    assert!(renew(&mut cell, 7, 3, tenure));
+    // The removed nodes answer nothing, and serve their clients.
+    let now = cell.now;
+    cell.shard(1).inspect(now, Token(4), name(NAME)).expect("in bounds");
+    cell.collect();
+    cell.settle();
+    let answers = cell.answers(4);
+    let [Event::Inspected { accepted: Some(seen), .. }] = answers[..] else {
+        panic!("{answers:?}")
+    };
+    assert_eq!(seen.tenure, tenure);
+}
+
+#[test]
+fn a_request_that_waits_keeps_its_place_when_members_change() {
+    let mut cell = TestCell::new(1, 2);
+    cell.acquire_for(3, 1, NO_WAIT, TTL);
+    cell.settle();
+    let held = cell.granted(1).expect("nobody holds it");
+    cell.acquire_for(3, 2, Duration::from_secs(60), TTL);
+    cell.acquire_for(3, 3, Duration::from_secs(60), TTL);
+    cell.settle();
+    adopt(&mut cell, 1, 0, &[1], &[2]);
+    assert!(renew(&mut cell, 3, 4, held));
+    adopt(&mut cell, 2, 1, &[2], &[]);
+    cell.release(3, 5, held);
+    cell.settle();
+    cell.run(Duration::from_secs(2));
+    assert!(cell.granted(2).is_some(), "the first in the queue");
+    assert!(cell.granted(3).is_none());
+}
+
+/// C10: such a lease may be believed for longer than any wait, so the new set has to store it
+/// first.
+#[test]
+fn a_standing_lease_holds_up_the_end_of_a_change() {
+    let mut cell = TestCell::new(1, 1);
+    cell.acquire_for(1, 1, NO_WAIT, TTL);
+    let (now, tenure) = (cell.now, cell.last_granted());
+    cell.shard(1).stand(now, Token(2), name(NAME), tenure, Lasts::FOREVER).expect("in bounds");
+    cell.collect();
+    assert!(matches!(cell.answers(2)[..], [Event::Stood { .. }]));
+    assert_eq!(cell.shard(1).standing_left(), 0, "there is no change");
+    adopt(&mut cell, 1, 0, &[1], &[2]);
+    assert_eq!(cell.shard(1).standing_left(), 1);
+    // Without the new member nothing moves, however long it takes.
+    for _ in 0..30 {
+        cell.pass(Duration::from_secs(1));
+        cell.letters.clear();
+    }
+    assert_eq!(cell.shard(1).standing_left(), 1);
+    for _ in 0..30 {
+        cell.pass(Duration::from_secs(1));
+        cell.settle();
+    }
+    assert_eq!(cell.shard(1).standing_left(), 0);
+    adopt(&mut cell, 2, 1, &[2], &[]);
+    for _ in 0..120 {
+        cell.pass(Duration::from_secs(1));
+        cell.settle();
+    }
+    assert_eq!(cell.live(2), Some(tenure), "the new member renews it");
+    cell.acquire_for(1, 3, NO_WAIT, TTL);
+    cell.settle();
+    assert!(matches!(cell.answers(3)[..], [Event::Denied { .. }]));
+}
