@@ -52,8 +52,18 @@ pub enum Crashing {
 pub struct Bounds {
     /// The title in reports.
     pub title: String,
-    /// The number of acceptors, 1 to 5.
+    /// The number of acceptors, 1 to 5, members of any epoch included.
     pub acceptors: u8,
+    /// The members at the start, as indices of acceptors; empty for all.
+    pub members: Vec<u8>,
+    /// The sets of members that an administrator may ask for, as indices of acceptors.
+    pub targets: Vec<Vec<u8>>,
+    /// The most configurations that are decided after the first.
+    pub decisions: u8,
+    /// Whether a change may be aborted.
+    pub aborts: bool,
+    /// Whether every lease that is believed must be renewable at any time.
+    pub live: bool,
     /// The number of proposer-only nodes. If it is 0, every acceptor proposes too.
     pub proposers: u8,
     /// The clients, in the order in which they acquire.
@@ -126,6 +136,11 @@ impl Default for Bounds {
         Self {
             title: String::new(),
             acceptors: 3,
+            members: Vec::new(),
+            targets: Vec::new(),
+            decisions: 0,
+            aborts: false,
+            live: false,
             proposers: 2,
             clients: [0, 1].map(client).to_vec(),
             renewals: 0,
@@ -161,6 +176,12 @@ impl Bounds {
     #[must_use]
     pub fn nodes(&self) -> usize {
         usize::from(self.acceptors) + usize::from(self.proposers)
+    }
+
+    /// Whether acceptors that do not propose are interchangeable.
+    #[must_use]
+    pub fn is_symmetric(&self) -> bool {
+        self.proposers > 0 && self.targets.is_empty()
     }
 
     /// The index of a proposer's node.

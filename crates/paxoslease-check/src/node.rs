@@ -5,8 +5,11 @@
 //! are interchangeable and share their states. This module also judges the rules that concern a
 //! single step of one node.
 
+mod epochs;
 mod judge;
 mod restart;
+
+pub(crate) use epochs::{Change, Configured};
 
 use core::hash::{BuildHasher, Hash, Hasher};
 use core::time::Duration;
@@ -43,10 +46,11 @@ fn name(number: u8) -> Name<'static> {
 /// node durable, and the node learns that. With `landed`, a write that was under way reached the
 /// disk before the end. `Stop` is clean (R4), and `Start` follows it. A `Crash` in place of that
 /// `Start` is a crash during the start: the snapshot is already deleted, and nothing is restored
-/// yet.
+/// yet. `Adopt` changes over to a decided configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Input {
-    Deliver { from: u8, content: u32 },
+    Deliver { from: u8, epoch: u8, content: u32 },
+    Adopt { configured: u16 },
     Acquire { client: u8 },
     Abandon { client: u8 },
     Renew { client: u8, tenure: Tenure, ticks: u8, adopted: bool },
@@ -88,6 +92,10 @@ struct NodeState {
     shard: Shard,
     proposes: bool,
     record: Record,
+    /// The configuration in the record.
+    configured: u16,
+    /// C6: when this node entered its epoch or started, and how long it waits from then on.
+    entered: (u8, Option<Ttl>),
     /// The record that is being written.
     writing: Option<Record>,
     snapshot: Option<Vec<StoppedLease>>,
@@ -96,8 +104,9 @@ struct NodeState {
     released: Vec<Tenure>,
 }
 
-/// A lease in a snapshot: its name, its tenure, what is left of its record, and its end.
-type StoppedLease = (u8, Tenure, Ttl, Option<Standing>);
+/// A lease in a snapshot: its name, its tenure, what is left of its record, its end, and whether it
+/// is dated.
+type StoppedLease = (u8, Tenure, Ttl, Option<Standing>, bool);
 
 /// What the search needs to know about a node state without running it.
 #[derive(Clone, Debug)]
@@ -119,12 +128,19 @@ pub(crate) struct NodeView {
     pub(crate) released: Vec<Tenure>,
     pub(crate) is_writing: bool,
     pub(crate) is_stopped: bool,
+    /// The configuration that the node has adopted.
+    pub(crate) configured: u16,
+    /// Above every ballot that this node has heard of.
+    pub(crate) top: Ballot,
+    /// C6: when this node entered its epoch or started, and how long it waits from then on.
+    pub(crate) entered: (u8, Option<Ttl>),
 }
 
 /// All node states found so far, and every step known from each.
 pub(crate) struct NodeStates {
     bounds: Bounds,
     cell: Cell,
+    configured: Vec<Configured>,
     states: Vec<NodeState>,
     pub(crate) views: Vec<NodeView>,
     by_digest: HashMap<u64, u32, FixedState>,
@@ -138,12 +154,15 @@ pub(crate) struct NodeStates {
 
 impl NodeStates {
     pub(crate) fn new(bounds: &Bounds) -> Self {
-        let members: Vec<NodeId> =
-            (0..bounds.nodes()).filter(|node| bounds.is_acceptor(*node)).map(node_id).collect();
+        let members: Vec<u8> = match &bounds.members[..] {
+            [] => (0..bounds.acceptors).collect(),
+            members => members.to_vec(),
+        };
         let max_lease = Ttl::from_duration(TICK * u32::from(bounds.max_ticks)).expect("positive");
-        let cell = Cell::new(&members, max_lease, Drift::NONE).expect("a valid cell");
-        let symmetric = bounds.proposers > 0;
-        let permutations = if symmetric {
+        let ids: Vec<NodeId> = members.iter().map(|node| node_id(usize::from(*node))).collect();
+        let cell = Cell::new(&ids, max_lease, Drift::NONE).expect("a valid cell");
+        let configured = vec![Configured::first(cell, members)];
+        let permutations = if bounds.is_symmetric() {
             permutations(bounds.acceptors)
         } else {
             vec![(0..bounds.acceptors).collect()]
@@ -151,6 +170,7 @@ impl NodeStates {
         Self {
             bounds: bounds.clone(),
             cell,
+            configured,
             states: Vec::new(),
             views: Vec::new(),
             by_digest: HashMap::default(),
@@ -182,12 +202,14 @@ impl NodeStates {
     pub(crate) fn first(&mut self, node: usize) -> u32 {
         let counter = self.bounds.counter(node);
         let start = Start::NewCell { counter, disk: self.bounds.disk };
-        let shard = Shard::start(self.config(node), at(0), start);
+        let shard = Shard::start(self.config(node, 0), at(0), start);
         let proposes = self.bounds.proposers == 0 || !self.bounds.is_acceptor(node);
         let mut node_state = NodeState {
             shard,
             proposes,
             record: Record::default(),
+            configured: 0,
+            entered: (0, None),
             writing: None,
             snapshot: None,
             is_stopped: false,
@@ -199,10 +221,11 @@ impl NodeStates {
         self.intern(node_state)
     }
 
-    fn config(&self, node: usize) -> Config {
+    fn config(&self, node: usize, configured: u16) -> Config {
         // Acceptors that do not propose are interchangeable: acceptor 0 stands for all.
-        let stand_in =
-            if self.bounds.proposers > 0 && self.bounds.is_acceptor(node) { 0 } else { node };
+        let is_alike = self.bounds.is_symmetric() && self.bounds.is_acceptor(node);
+        let stand_in = if is_alike { 0 } else { node };
+        let cell = self.configured[usize::from(configured)].cell;
         let request_timeout =
             if self.bounds.retries { TICK * u32::from(self.bounds.ticks) } else { Duration::ZERO };
         let mut config = Config {
@@ -215,7 +238,7 @@ impl NodeStates {
             stagger_max: Duration::ZERO,
             reclaim_after: Duration::ZERO,
             rules: self.bounds.rules,
-            ..Config::new(node_id(stand_in), self.cell, 1)
+            ..Config::new(node_id(stand_in), cell, 1)
         };
         if self.bounds.slow_disk {
             // The network keeps a copy of each message that does not fit. It may arrive again after
@@ -225,7 +248,10 @@ impl NodeStates {
         config
     }
 
-    fn intern(&mut self, node_state: NodeState) -> u32 {
+    fn intern(&mut self, mut node_state: NodeState) -> u32 {
+        if self.bounds.stands == 0 {
+            node_state.shard.forget_ended();
+        }
         let digests: Vec<u64> = self
             .permutations
             .iter()
@@ -236,6 +262,7 @@ impl NodeStates {
                 node_state.shard.digest(lens, &mut hasher);
                 (&node_state.record, &node_state.writing, &node_state.snapshot).hash(&mut hasher);
                 (&node_state.released, node_state.is_stopped).hash(&mut hasher);
+                (node_state.configured, node_state.entered).hash(&mut hasher);
                 hasher.finish()
             })
             .collect();
@@ -263,6 +290,9 @@ impl NodeStates {
             released: node_state.released.clone(),
             is_writing: node_state.writing.is_some(),
             is_stopped: node_state.is_stopped,
+            configured: node_state.configured,
+            top: Ballot::above_counter(node_state.shard.counter()),
+            entered: node_state.entered,
         });
         self.states.push(node_state);
         self.by_digest.insert(identity, id);
@@ -307,9 +337,13 @@ impl NodeStates {
         let quarantined = !before.shard.quarantine_remaining(now).is_zero();
         let client = |client: u8| self.bounds.clients[usize::from(client)];
         match input {
-            Input::Deliver { from, content } => {
+            Input::Deliver { from, epoch, content } => {
                 let message = self.content(content);
-                let outcome = after.shard.handle_message(now, node_id(usize::from(from)), message);
+                let from = node_id(usize::from(from));
+                let outcome = match after.shard.admit_epoch(u32::from(epoch)) {
+                    Ok(()) => after.shard.handle_message(now, from, message),
+                    Err(refusal) => Err(refusal),
+                };
                 debug_assert_ne!(outcome, Err(Refusal::BallotNotSenders));
                 debug_assert!(self.bounds.slow_disk || outcome != Err(Refusal::RecordBehind));
                 if let Message::Request(Request::Release { tenure, .. }) = message
@@ -321,6 +355,7 @@ impl NodeStates {
                     after.released.sort_unstable();
                 }
             }
+            Input::Adopt { configured } => self.adopt(&mut after, tick, configured),
             Input::Acquire { client: number } => {
                 let acquire = Acquire {
                     token: Token(u64::from(number)),
@@ -361,12 +396,16 @@ impl NodeStates {
             Input::Crash { nth, landed } => {
                 after.lose_power(landed);
                 self.crash(&mut after, node, now, tick, nth);
+                self.enter(&mut after, tick);
             }
             Input::Stop { landed } => {
                 after.lose_power(landed);
                 self.stop(&mut after, node, now);
             }
-            Input::Start => self.restart(&mut after, node, now),
+            Input::Start => {
+                self.restart(&mut after, node, now);
+                self.enter(&mut after, tick);
+            }
             Input::Sweep => {
                 after.shard.sweep(now, SWEEP_SLOTS);
                 after.shard.sweep(now, SWEEP_SLOTS);
@@ -425,7 +464,7 @@ impl NodeStates {
             {
                 issued = issued.max(request.ballot());
             }
-            let to: Vec<NodeId> = transmit.receivers(&self.cell).collect();
+            let to: Vec<NodeId> = transmit.receivers(&node_state.shard.config().cell).collect();
             transmit.to = To::Node(node_id(node));
             let content = self.intern_content(transmit);
             sent.extend(to.into_iter().map(|to| ((to.get() - 1) as u8, content)));
@@ -448,6 +487,9 @@ impl NodeStates {
             }
             Message::Reply(Reply::NotHeld { ballot, promised }) => {
                 Message::Reply(Reply::NotHeld { ballot, promised: flat_ballot(promised) })
+            }
+            Message::Reply(Reply::NotHealed { ballot, promised }) => {
+                Message::Reply(Reply::NotHealed { ballot, promised: flat_ballot(promised) })
             }
             Message::Reply(Reply::Promise { ballot, accepted }) => {
                 Message::Reply(Reply::Promise { ballot, accepted: accepted.map(flat) })

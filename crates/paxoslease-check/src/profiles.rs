@@ -41,6 +41,9 @@ pub const SCRIPTED: [Rule; 6] = [
     Rule::RecordlessFloorIsLearnt,
 ];
 
+/// The rules with a test of their own in `tests/newcomer.rs`.
+pub const TESTED: [Rule; 1] = [Rule::NewcomerForgetsRecords];
+
 /// The rules about clock drift, which this world lacks. The simulator has scripts for them.
 pub const SIMULATED: [Rule; 2] = [Rule::BeliefKeepsDriftMargin, Rule::WaitedIsShrunkByDrift];
 
@@ -52,19 +55,31 @@ pub fn mutants() -> Vec<Mutant> {
         let rule = rule.unwrap_or_else(|| panic!("{} is not a rule", bounds.title));
         Mutant { rule, checks, bounds: Bounds { rules: Rules::without(rule), ..bounds } }
     };
-    let Profiles { two_holders, harm, .. } = profiles();
-    let two_holders = two_holders.into_iter().map(|bounds| (Checks::TwoHolders, bounds));
-    two_holders.chain(harm.into_iter().map(|bounds| (Checks::Harm, bounds))).map(mutant).collect()
+    let Profiles { two_holders, harm, lost, .. } = profiles();
+    let judged = |checks: Checks, all: Vec<Bounds>| all.into_iter().map(move |it| (checks, it));
+    let two_holders = judged(Checks::TwoHolders, two_holders);
+    let harm = judged(Checks::Harm, harm);
+    two_holders.chain(harm).chain(judged(Checks::Lost, lost)).map(mutant).collect()
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct Profiles {
     quick: Vec<Bounds>,
     deep: Vec<Bounds>,
     two_holders: Vec<Bounds>,
     harm: Vec<Bounds>,
+    lost: Vec<Bounds>,
 }
 
 fn profiles() -> Profiles {
-    toml::from_str(include_str!("bounds.toml")).unwrap_or_else(|error| panic!("{error}"))
+    let read = |text| toml::from_str(text).unwrap_or_else(|error| panic!("{error}"));
+    let mut profiles: Profiles = read(include_str!("bounds.toml"));
+    let changes: Profiles = read(include_str!("changes.toml"));
+    profiles.quick.extend(changes.quick);
+    profiles.deep.extend(changes.deep);
+    profiles.two_holders.extend(changes.two_holders);
+    profiles.harm.extend(changes.harm);
+    profiles.lost.extend(changes.lost);
+    profiles
 }

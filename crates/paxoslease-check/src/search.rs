@@ -40,6 +40,8 @@ pub enum Checks {
     Harm,
     /// Only two holders.
     TwoHolders,
+    /// Harm, and leases that are lost although all nodes answer.
+    Lost,
 }
 
 /// Searches all states within the bounds, up to the first harm.

@@ -3,6 +3,7 @@
 //! A state is small and flat: node states by index, the messages ever sent as bits, the belief of
 //! each client. Beliefs are the core's own [`Belief`].
 
+mod change;
 mod judge;
 
 pub use judge::Harm;
@@ -12,12 +13,12 @@ use hashbrown::HashMap;
 use paxoslease_core::{Ballot, Belief, MemberSet, Message, Phase, Reply, Rule, Tenure};
 
 use crate::bounds::Bounds;
-use crate::node::{Input, NAMES, NodeStates, NodeView, at, node_id};
+use crate::node::{Change, Input, NAMES, NodeStates, NodeView, at, node_id};
 use crate::search::Checks;
 
 const NODES_MAX: usize = 6;
 const CLIENTS_MAX: usize = 3;
-const NET_WORDS: usize = 6;
+const NET_WORDS: usize = 16;
 
 /// The state of the cell.
 #[derive(Clone, Copy, Default, Debug)]
@@ -45,12 +46,20 @@ pub(crate) struct State {
     fences: [u64; NAMES.len()],
     /// The highest ballot each node issued on request.
     issued: [u64; NODES_MAX],
+    /// How many configurations were decided after the first, and the last of them.
+    decisions: u8,
+    configured: u16,
 }
 
 /// One step of the world: an input of a node, or the passing of time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Step {
     Tick,
+    /// These voters, as bits, decide the next configuration.
+    Decide {
+        change: Change,
+        voters: u8,
+    },
     /// `from` is the node's state after it counted some answers that had no other effect yet.
     At {
         node: u8,
@@ -63,6 +72,7 @@ pub(crate) enum Step {
 struct Packet {
     to: u8,
     from: u8,
+    epoch: u8,
     content: u32,
     /// The acceptor at one end, and a hash of the rest of the message.
     acceptor: u8,
@@ -82,7 +92,7 @@ pub(crate) struct World {
     bounds: Bounds,
     nodes: NodeStates,
     packets: Vec<Packet>,
-    by_packet: HashMap<(u8, u8, u32), u16, FixedState>,
+    by_packet: HashMap<(u8, u8, u8, u32), u16, FixedState>,
     checks: Checks,
     /// Whether an answer to a finished round can be forgotten.
     forgets_answers: bool,
@@ -131,7 +141,7 @@ impl World {
     /// the same identity.
     pub(crate) fn identity(&self, state: &State) -> u64 {
         let acceptors = usize::from(self.bounds.acceptors);
-        let symmetric = self.bounds.proposers > 0;
+        let has_proposers = self.bounds.proposers > 0;
         let mut common = mix(
             u64::from_le_bytes([
                 state.tick,
@@ -151,9 +161,9 @@ impl World {
                 state.stands,
                 state.standing,
                 state.member_renewals,
-                0,
-                0,
-                0,
+                state.decisions,
+                state.configured as u8,
+                (state.configured >> 8) as u8,
                 0,
                 0,
             ]),
@@ -164,7 +174,7 @@ impl World {
         for number in state.fences.iter().chain(&state.issued) {
             common = mix(common, *number);
         }
-        if !symmetric {
+        if !has_proposers {
             for node in 0..acceptors {
                 let node_state = self.view(state, node).digests[0];
                 common = mix(mix(common, node_state), state.net_sums[node]);
@@ -207,7 +217,8 @@ impl World {
             while bits != 0 {
                 let packet = self.packets[word * 64 + bits.trailing_zeros() as usize];
                 bits &= bits - 1;
-                let input = Input::Deliver { from: packet.from, content: packet.content };
+                let Packet { from, epoch, content, .. } = packet;
+                let input = Input::Deliver { from, epoch, content };
                 let to = usize::from(packet.to);
                 if let Some(subject) = packet.answers {
                     answers[to].push((subject, input));
@@ -235,6 +246,7 @@ impl World {
                 push(Input::Wake);
             }
         }
+        self.change_choices(state, steps);
         if state.tick < self.bounds.ticks {
             steps.push(Step::Tick);
         }
@@ -363,9 +375,16 @@ impl World {
     /// Takes a step; `None` when it changes nothing or leaves the bounds.
     pub(crate) fn take(&mut self, state: &State, step: Step) -> Result<Option<State>, Harm> {
         let mut next = *state;
-        let Step::At { node, from, input } = step else {
-            next.tick += 1;
-            return Ok(Some(next));
+        let (node, from, input) = match step {
+            Step::At { node, from, input } => (node, from, input),
+            Step::Tick => {
+                next.tick += 1;
+                return self.live(&next).map(|()| Some(next));
+            }
+            Step::Decide { change, voters } => {
+                self.decide(&mut next, change, voters);
+                return self.live(&next).map(|()| Some(next));
+            }
         };
         match input {
             Input::Acquire { .. } => next.acquired += 1,
@@ -390,7 +409,11 @@ impl World {
                     *belief = Belief::granted(belief.tenure(), until).with_rules(self.bounds.rules);
                 }
             }
-            Input::Deliver { .. } | Input::Wake | Input::Written | Input::Start => {}
+            Input::Deliver { .. }
+            | Input::Adopt { .. }
+            | Input::Wake
+            | Input::Written
+            | Input::Start => {}
         }
         let at_node = usize::from(node);
         let is_down = self.view(state, at_node).is_stopped;
@@ -409,6 +432,9 @@ impl World {
         self.replacing += usize::from(outcome.replaced);
         if self.forgets_answers {
             self.forget_answers(&mut next, at_node, state.nodes[at_node]);
+        }
+        if matches!(input, Input::Adopt { .. }) {
+            self.forget_epochs(&mut next, at_node);
         }
         if let Some(broken) = broken.filter(|_| self.checks == Checks::All) {
             return Err(Harm::RuleBroken(broken));
@@ -440,6 +466,7 @@ impl World {
             self.believe(&mut next, event)?;
         }
         self.judge(&next)?;
+        self.live(&next)?;
         Ok(Some(next))
     }
 
@@ -456,6 +483,9 @@ impl World {
     /// replies see [`Self::counts`].
     fn matters(&self, state: &State, from: u8, to: u8, content: u32) -> bool {
         let message = self.nodes.content(content);
+        if self.is_past(state, usize::from(to), self.epoch(state, usize::from(from))) {
+            return false;
+        }
         match message {
             Message::Hint(_) => false,
             Message::Request(_) => true,
@@ -496,6 +526,9 @@ impl World {
                 self.bounds.retries || promised.counter() > proposer.counter
             }
             (Reply::NotHeld { .. }, Some(_)) => true,
+            (Reply::Healed { .. } | Reply::NotHealed { .. }, Some(phase)) => {
+                phase == Phase::Storing
+            }
             _ => false,
         }
     }
@@ -531,7 +564,8 @@ impl World {
     }
 
     fn post(&mut self, state: &mut State, from: u8, to: u8, content: u32) {
-        let key = (from, to, content);
+        let epoch = self.epoch(state, usize::from(from));
+        let key = (from, to, epoch, content);
         let id = match self.by_packet.get(&key) {
             Some(known) => *known,
             None => {
@@ -544,12 +578,13 @@ impl World {
                 } else {
                     (from, u64::from(to) << 32 | 2 << 48)
                 };
-                let identity = mix(u64::from(content) | rest, 7);
+                let identity = mix(u64::from(content) | rest, 7 + u64::from(epoch));
                 let answers = match self.nodes.content(content) {
                     Message::Reply(reply) => subject(&reply),
                     Message::Request(_) | Message::Hint(_) => None,
                 };
-                self.packets.push(Packet { to, from, content, acceptor, identity, answers });
+                let packet = Packet { to, from, epoch, content, acceptor, identity, answers };
+                self.packets.push(packet);
                 self.by_packet.insert(key, id);
                 id
             }
@@ -568,9 +603,13 @@ impl World {
         let tick = state.tick;
         match step {
             Step::Tick => format!("tick {}", tick + 1),
-            Step::At { node, input: Input::Deliver { from, content }, .. } => {
+            Step::Decide { change, voters } => {
+                format!("[{tick}] {change:?} is decided by {voters:#b}")
+            }
+            Step::At { node, input: Input::Deliver { from, epoch, content }, .. } => {
                 let (from, to) = (node_id(usize::from(from)), node_id(usize::from(node)));
-                format!("[{tick}] {from:?} -> {to:?} {:?}", self.nodes.content(content))
+                let content = self.nodes.content(content);
+                format!("[{tick}] {from:?} -> {to:?} in epoch {epoch} {content:?}")
             }
             Step::At { node, input, .. } => {
                 format!("[{tick}] at {:?} {input:?}", node_id(usize::from(node)))
@@ -584,6 +623,8 @@ fn subject(reply: &Reply<'_>) -> Option<Subject> {
         Reply::Promise { ballot, .. }
         | Reply::Accept { ballot }
         | Reply::Reject { ballot, .. }
+        | Reply::Healed { ballot }
+        | Reply::NotHealed { ballot, .. }
         | Reply::NotHeld { ballot, .. } => Some(Subject::Round(*ballot)),
         Reply::Released { tenure, .. } => Some(Subject::Release(*tenure)),
         Reply::Stood { version, .. } => Some(Subject::Round(*version)),

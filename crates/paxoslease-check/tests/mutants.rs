@@ -16,6 +16,7 @@ fn every_rule_switched_off_does_the_harm_it_prevents() {
             Checks::Harm if mutant.rule == Rule::ReleaseNeedsMajority => {
                 assert!(matches!(harm, Harm::ReleaseUnconfirmed(_)), "{harm}");
             }
+            Checks::Lost => assert!(matches!(harm, Harm::LeaseLost(_)), "{harm}"),
             Checks::Harm => assert!(matches!(harm, Harm::FencesOutOfOrder(_)), "{harm}"),
             Checks::All => unreachable!("mutants are judged by their harm"),
         }
@@ -39,7 +40,8 @@ fn the_same_bounds_are_safe_with_the_rule_in_force() {
 #[test]
 fn every_rule_has_its_mutant() {
     let mutants = profiles::mutants().into_iter().map(|mutant| mutant.rule);
-    let caught: Vec<Rule> = mutants.chain(profiles::SCRIPTED).chain(profiles::SIMULATED).collect();
+    let others = profiles::SCRIPTED.into_iter().chain(profiles::SIMULATED).chain(profiles::TESTED);
+    let caught: Vec<Rule> = mutants.chain(others).collect();
     let distinct: BTreeSet<Rule> = caught.iter().copied().collect();
     assert_eq!(distinct.len(), caught.len(), "each in one place");
     assert_eq!(distinct, BTreeSet::from(Rule::ALL));

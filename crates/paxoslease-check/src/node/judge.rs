@@ -34,6 +34,8 @@ pub(super) fn judge(
             .is_some_and(|(tenure, ends_at, _)| tenure == old.tenure && ends_at <= now);
         let own_release = match input {
             _ if has_ended => true,
+            // E2: records from before the era end.
+            Input::Adopt { .. } => true,
             Input::Deliver { content, .. } => released(content) == Some(old.tenure),
             Input::Release { tenure, .. } => tenure == old.tenure,
             // A node that also proposes may undo its own round in the same step.

@@ -42,19 +42,21 @@ impl NodeStates {
             let counter = (u64::from(tick) + 1) * 1000 + u64::from(nth) * 100;
             Start::NoRecord { counter, longest: self.cell.max_lease(), disk: false }
         };
-        node_state.shard = Shard::start(self.config(node), now, start);
+        node_state.shard = Shard::start(self.config(node, node_state.configured), now, start);
     }
 
     pub(super) fn stop(&self, node_state: &mut NodeState, node: usize, now: Instant) {
         // A stopped node has no state.
         let start = Start::NewCell { counter: self.bounds.counter(node), disk: false };
-        let nothing = Shard::start(self.config(node), Instant::ZERO, start);
+        let nothing = Shard::start(self.config(node, node_state.configured), Instant::ZERO, start);
         let old = core::mem::replace(&mut node_state.shard, nothing);
         node_state.snapshot = old.stop(now).map(|snapshot| {
             let leases = snapshot.leases();
-            leases
-                .map(|lease| (number_of(lease.name), lease.tenure, lease.remaining, lease.standing))
-                .collect()
+            let stopped = |lease: SnapshotLease<'_>| {
+                let SnapshotLease { tenure, remaining, standing, is_dated, .. } = lease;
+                (number_of(lease.name), tenure, remaining, standing, is_dated)
+            };
+            leases.map(stopped).collect()
         });
         node_state.is_stopped = true;
     }
@@ -62,8 +64,11 @@ impl NodeStates {
     pub(super) fn restart(&self, node_state: &mut NodeState, node: usize, now: Instant) {
         node_state.is_stopped = false;
         if node_state.snapshot.is_none() {
-            node_state.shard =
-                Shard::start(self.config(node), now, Start::Crash(node_state.record));
+            node_state.shard = Shard::start(
+                self.config(node, node_state.configured),
+                now,
+                Start::Crash(node_state.record),
+            );
         } else {
             self.restart_from_disk(node_state, node, now);
         }
@@ -74,11 +79,16 @@ impl NodeStates {
         if self.bounds.rules.on(Rule::SnapshotIsUsedOnce) {
             node_state.snapshot = None;
         }
-        let leases = leases.into_iter().map(|(number, tenure, remaining, standing)| {
-            SnapshotLease { name: name(number), holder: Holder::NONE, tenure, remaining, standing }
+        let leases = leases.into_iter().map(|(number, tenure, remaining, standing, is_dated)| {
+            let (name, holder) = (name(number), Holder::NONE);
+            SnapshotLease { name, holder, tenure, remaining, standing, is_dated }
         });
-        node_state.shard =
-            Shard::start_from_snapshot(self.config(node), now, node_state.record, leases);
+        node_state.shard = Shard::start_from_snapshot(
+            self.config(node, node_state.configured),
+            now,
+            node_state.record,
+            leases,
+        );
     }
 }
 

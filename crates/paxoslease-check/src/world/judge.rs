@@ -21,6 +21,8 @@ pub enum Harm {
     ReleaseUnconfirmed(String),
     /// A node issued a ballot that is not above those it had issued.
     BallotReused(String),
+    /// A client could not renew the lease that it holds, although all nodes answer.
+    LeaseLost(String),
     /// An acceptor or proposer broke a rule; no client has suffered from it yet.
     RuleBroken(String),
 }
@@ -31,6 +33,7 @@ impl fmt::Display for Harm {
             Self::TwoHolders(text) => write!(f, "two holders: {text}"),
             Self::FencesOutOfOrder(text) => write!(f, "fences out of order: {text}"),
             Self::ReleaseUnconfirmed(text) => write!(f, "a release confirmed too early: {text}"),
+            Self::LeaseLost(text) => write!(f, "a lease lost: {text}"),
             Self::BallotReused(text) => write!(f, "a ballot reused: {text}"),
             Self::RuleBroken(text) => write!(f, "a rule broken: {text}"),
         }
@@ -78,7 +81,9 @@ impl World {
                     belief.renewed(tenure, lasts.ends_at(started_at));
                 }
             }
-            Event::Released { token, confirmed: true, .. } if self.bounds.proposers > 0 => {
+            Event::Released { token, confirmed: true, .. }
+                if self.bounds.proposers > 0 && self.bounds.targets.is_empty() =>
+            {
                 let client = (token.0 - RELEASE_TOKEN) as usize;
                 let belief = state.beliefs[client].expect("only what was granted is released");
                 self.released_by_majority(state, belief.tenure())?;
@@ -118,6 +123,7 @@ impl World {
                 return Err(Harm::TwoHolders(format!("{tenures:?} at tick {}", state.tick)));
             }
             if self.checks == Checks::All
+                && self.bounds.targets.is_empty()
                 && let Some(belief) = held.first()
                 && state.crashes == 0
                 && state.clean_restarts == 0
