@@ -28,34 +28,55 @@ pub(crate) struct MemoryRow {
 }
 
 pub(super) fn measure(plan: &ScalePlan) -> Result<Vec<MemoryRow>> {
+    measure_each(plan, |side, steps, rows| measure_side(plan, side, steps, rows))
+}
+
+/// The numbers of leases to hold, each more than the one before.
+fn steps(side: Side, is_quick: bool) -> &'static [u32] {
+    if FEWEST.contains(&side) && is_quick {
+        &QUICK_FEW
+    } else if FEWEST.contains(&side) || is_quick {
+        &MANY[..1]
+    } else if MOST.contains(&side) {
+        &MANY
+    } else {
+        &MANY[..2]
+    }
+}
+
+fn measure_each(
+    plan: &ScalePlan,
+    measure: impl Fn(Side, &[u32], &mut Vec<MemoryRow>) -> Result<()>,
+) -> Result<Vec<MemoryRow>> {
     let mut rows = Vec::new();
     for side in plan.among(&SIDES) {
-        let steps = if FEWEST.contains(&side) && plan.quick {
-            &QUICK_FEW[..]
-        } else if FEWEST.contains(&side) || plan.quick {
-            &MANY[..1]
-        } else if MOST.contains(&side) {
-            &MANY[..]
-        } else {
-            &MANY[..2]
-        };
-        let service = plan.start(side, HELD_FOR)?;
-        settle(&*service)?;
-        let before = resident(&*service)?;
-        let mut held = 0;
-        for (series, leases) in (0..).zip(steps) {
-            eprintln!("{}: {leases} leases held", side.title());
-            fill(&*service, series, leases - held)?;
-            held = *leases;
-            let after = resident(&*service)?;
-            let each = before
-                .iter()
-                .zip(after)
-                .map(|(before, after)| rounded((after as f64 - *before as f64) / f64::from(held)));
-            rows.push(MemoryRow { side, leases: held, bytes: each.collect() });
-        }
+        measure(side, steps(side, plan.quick), &mut rows)?;
     }
     Ok(rows)
+}
+
+fn measure_side(
+    plan: &ScalePlan,
+    side: Side,
+    steps: &[u32],
+    rows: &mut Vec<MemoryRow>,
+) -> Result<()> {
+    let service = plan.start(side, HELD_FOR)?;
+    settle(&*service)?;
+    let before = resident(&*service)?;
+    let mut held = 0;
+    for (series, leases) in (0..).zip(steps) {
+        eprintln!("{}: {leases} leases held", side.title());
+        fill(&*service, series, leases - held)?;
+        held = *leases;
+        let after = resident(&*service)?;
+        let each = before
+            .iter()
+            .zip(after)
+            .map(|(before, after)| rounded((after as f64 - *before as f64) / f64::from(held)));
+        rows.push(MemoryRow { side, leases: held, bytes: each.collect() });
+    }
+    Ok(())
 }
 
 /// Allocates buffers by a load on few names.
