@@ -195,6 +195,7 @@ fn render(folder: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scale::{MemoryRow, ScaleFigures};
 
     #[test]
     fn the_pages_are_made_from_the_figures() {
@@ -205,5 +206,21 @@ mod tests {
         for page in page::pages(&figures).expect("goals of known figures") {
             page.check(&folder).expect("up to date");
         }
+    }
+
+    #[test]
+    fn a_service_without_a_figure_leaves_the_goal_of_ours() {
+        let row = |side, bytes: &[f64], problem: Option<&str>| {
+            let (bytes, problem) = (bytes.to_vec(), problem.map(str::to_owned));
+            MemoryRow { side, leases: 100_000, bytes, problem }
+        };
+        let memory =
+            vec![row(Side::Ours, &[80.0, 81.0], None), row(Side::Etcd, &[], Some("too|slow"))];
+        let scale = Some(ScaleFigures { memory, ..ScaleFigures::default() });
+        let [page, goals] = page::pages(&Figures { scale, ..Figures::default() }).expect("pages");
+        let (page, goals) = (page.text().expect("a page"), goals.text().expect("goals"));
+        assert!(page.contains("| etcd x 3 | 100 k | not measured: too slow |"), "{page}");
+        assert!(page.contains("| PaxosLease x 3 | 100 k | 81.0 |"), "{page}");
+        assert!(goals.contains("at most 88 bytes | 81.0, met |"), "{goals}");
     }
 }

@@ -65,7 +65,12 @@ fn memory(page: &mut Page, scale: &ScaleFigures) {
     let most = |row: &MemoryRow| row.bytes.iter().copied().max_by(f64::total_cmp);
     let rows = scale.memory.iter().filter_map(|row| {
         let held = count(f64::from(row.leases));
-        Some(vec![row.side.title().to_owned(), held, three_digits(most(row)?)])
+        let bytes = match &row.problem {
+            // An error may have characters that would end the cell.
+            Some(problem) => format!("not measured: {}", problem.replace(['|', '\n'], " ")),
+            None => three_digits(most(row)?),
+        };
+        Some(vec![row.side.title().to_owned(), held, bytes])
     });
     if scale.memory.is_empty() {
         return;
