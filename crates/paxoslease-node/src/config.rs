@@ -26,7 +26,7 @@ pub use duration::{DurationError, parse_duration};
 pub use error::{ConfigError, LoadError};
 pub(crate) use paxoslease_holder::Role;
 pub(crate) use settings::Settings;
-pub use spin::Spin;
+pub use spin::{Spin, SpinError};
 
 /// The settings of a node.
 ///

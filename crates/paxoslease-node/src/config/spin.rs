@@ -6,6 +6,8 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
+use thiserror::Error;
+
 use super::document::TomlText;
 use super::{DurationError, parse_duration};
 
@@ -52,14 +54,28 @@ impl fmt::Display for Spin {
     }
 }
 
-impl FromStr for Spin {
-    type Err = DurationError;
+/// Why a text is not a value of `spin`, and what to write instead.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum SpinError {
+    /// A text without a digit, so it was not meant as a time.
+    #[error("{0:?} is not valid; write auto, off or a time such as 50us")]
+    Word(String),
+    /// A time that is not valid.
+    #[error("{0}; auto and off are valid, too")]
+    Time(#[from] DurationError),
+}
 
-    fn from_str(text: &str) -> Result<Self, DurationError> {
+impl FromStr for Spin {
+    type Err = SpinError;
+
+    fn from_str(text: &str) -> Result<Self, SpinError> {
         match text {
             "auto" => Ok(Self::Auto),
             "off" => Ok(Self::Off),
-            time => parse_duration(time).map(Self::UpTo),
+            word if !word.contains(|c: char| c.is_ascii_digit()) => {
+                Err(SpinError::Word(word.to_owned()))
+            }
+            time => Ok(Self::UpTo(parse_duration(time)?)),
         }
     }
 }
