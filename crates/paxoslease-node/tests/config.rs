@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use paxoslease_node::{Config, LoadError, Role, parse_duration};
+use paxoslease_node::{Config, LoadError, Role, Spin, parse_duration};
 
 #[test]
 fn a_key_that_is_missing_keeps_its_default() {
@@ -10,6 +10,14 @@ fn a_key_that_is_missing_keeps_its_default() {
     assert_eq!(Config::from_toml("[listen]\n[limits]\n[tls]\n[peers]"), Ok(Config::new("", 0)));
     let proposer = Config::from_toml("role = 'proposer'").expect("valid");
     assert_eq!(proposer, Config::new("", 0).role(Role::Proposer));
+}
+
+/// The benchmarks and docs/operating.md describe nodes with these defaults.
+#[test]
+fn a_node_has_one_shard_and_spins_as_needed_by_default() {
+    let config = Config::new("north", 1);
+    assert_eq!((config.shards, config.spin), (1, Spin::Auto));
+    assert_eq!(Spin::default(), Spin::Auto);
 }
 
 /// What a node says about a configuration. The kind may set flags that files cannot set.

@@ -317,3 +317,21 @@ fn a_node_that_leaves_refuses_new_requests() {
     let Poll::Ready(Err(error)) = poll(&mut acquiring) else { panic!("it was not refused") };
     assert_eq!(error, AskError::Stopped.into());
 }
+
+#[test]
+fn a_node_without_names_sweeps_every_half_second() {
+    let mut driver = TestDriver::new();
+    let sweeps_in_five_seconds = |driver: &mut TestDriver| {
+        let (until, mut sweeps) = (driver.now.after(Duration::from_secs(5)), 0);
+        while driver.next_at() <= until {
+            driver.now = driver.next_at();
+            sweeps += u32::from(driver.now >= driver.housekeeping_at);
+            driver.tick_at(driver.now);
+        }
+        sweeps
+    };
+    assert_eq!(sweeps_in_five_seconds(&mut driver), 10);
+    driver.acquire("x", "first", Duration::ZERO);
+    let sweeps = sweeps_in_five_seconds(&mut driver);
+    assert!(sweeps > 80, "{sweeps} sweeps while a name is held");
+}
