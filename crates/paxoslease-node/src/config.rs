@@ -154,7 +154,8 @@ pub struct Timing {
     pub request_timeout: Duration,
     /// After this time without a majority, a round ends and the next one begins.
     pub attempt_timeout: Duration,
-    /// The interval of heartbeats to each peer.
+    /// The interval of heartbeats to each peer. Only the node that dialled pings, as long as its
+    /// pings arrive.
     pub heartbeat: Duration,
     /// The connection of a peer that is silent for this long is closed; at least two heartbeats.
     pub peer_timeout: Duration,

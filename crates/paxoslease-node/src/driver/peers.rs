@@ -334,6 +334,10 @@ impl Peers {
             self.list[place].heartbeat(now, frame, own_counter, self.timeouts.peer_timeout);
         self.changed |= changed;
         self.mark_dirty(place);
+        if told.is_some() {
+            // The answer postpones a Ping to this peer, and pings to others may go out with it.
+            self.next_alarm_at = now;
+        }
         told
     }
 
@@ -412,7 +416,7 @@ impl Peers {
         if now < self.next_alarm_at {
             return 0;
         }
-        let mut next_at = now.after(self.timeouts.heartbeat);
+        let mut next_at = Instant::MAX;
         for place in 0..self.list.len() {
             self.tick_peer(sockets, now, place, counter, quarantine);
             next_at = next_at.min(self.list[place].alarm_at(self.timeouts));
@@ -423,6 +427,9 @@ impl Peers {
         {
             self.hang_up(sockets, now, conn, "it sent no greeting");
             closed += 1;
+        }
+        if let Some((_, since)) = self.unidentified.first() {
+            next_at = next_at.min(since.after(patience));
         }
         // A clock that stands still must not make this spin.
         self.next_alarm_at = next_at.max(now.after(Duration::from_millis(1)));

@@ -16,8 +16,11 @@ pub(super) enum Link {
     Down { redial_at: Instant },
     Dialling { conn: ConnId, since: Instant },
     Greeting { conn: ConnId, since: Instant },
-    Up { conn: ConnId, heard_at: Instant, pinged_at: Instant },
+    Up { conn: ConnId, heard_at: Instant, pinged_at: Instant, answered_at: Instant },
 }
+
+/// In heartbeats: how often a node that only answers pings measures the round trip itself.
+const MEASURED_EVERY: u32 = 5;
 
 /// A peer's counter, as it told it.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +46,8 @@ pub(super) struct Peer {
     gone_at: Instant,
     redial_pause: Duration,
     pub(super) rtt: Option<Duration>,
+    /// What the last Ping to it said: this node's counter, and whether it is in quarantine.
+    pinged: Option<(u64, bool)>,
     /// Whether it is in quarantine, by its own word, and until when; a hint.
     quarantined: bool,
     quarantine_until: Instant,
@@ -71,6 +76,7 @@ impl Peer {
             gone_at: Instant::ZERO,
             redial_pause: REDIAL_MIN,
             rtt: None,
+            pinged: None,
             quarantined: false,
             quarantine_until: Instant::ZERO,
             problem: None,
@@ -98,7 +104,9 @@ impl Peer {
 
     pub(super) fn up(&mut self, now: Instant, conn: ConnId, boot: u64) {
         self.boot = Some(boot);
-        self.link = Link::Up { conn, heard_at: now, pinged_at: Instant::ZERO };
+        let never = Instant::ZERO;
+        self.link = Link::Up { conn, heard_at: now, pinged_at: never, answered_at: never };
+        self.pinged = None;
         (self.problem, self.told) = (None, None);
     }
 
@@ -154,7 +162,12 @@ impl Peer {
         }
     }
 
-    /// `quarantine` is the rest of this node's own quarantine.
+    /// Sends a Ping if it is due. `quarantine` is the rest of this node's own quarantine.
+    ///
+    /// One side of a connection is enough to keep it alive: the node that dialled pings, and the
+    /// other node answers. The other node sends a Ping of its own if it has news, or if it has
+    /// answered none for longer than a heartbeat. A Ping that is almost due goes out with this
+    /// turn, so that pings to several peers share a wake-up.
     pub(super) fn ping(
         &mut self,
         now: Instant,
@@ -162,14 +175,26 @@ impl Peer {
         quarantine: Duration,
         counter: u64,
     ) {
-        let Link::Up { pinged_at, .. } = &mut self.link else { return };
-        if now >= pinged_at.after(every) {
-            *pinged_at = now;
+        let Link::Up { pinged_at, answered_at, .. } = self.link else { return };
+        let is_answering = !self.dials && now < answered_at.after(patience(every));
+        let is_due = if is_answering {
+            let is_news = self.pinged != Some((counter, false)) || !quarantine.is_zero();
+            is_news && now >= pinged_at.after(every / 2)
+                || now >= pinged_at.after(every.saturating_mul(MEASURED_EVERY))
+        } else {
+            now >= pinged_at.after(every - every / 4)
+        };
+        if is_due {
+            if let Link::Up { pinged_at, .. } = &mut self.link {
+                *pinged_at = now;
+            }
             // Rounded up: a quarantine of less than a millisecond is not over yet.
             let quarantine_ms = u32::try_from(quarantine.as_nanos().div_ceil(1_000_000));
             let quarantine_ms = quarantine_ms.unwrap_or(u32::MAX);
             let number = now.as_nanos();
-            self.beat(Heartbeat::Ping { number, quarantine_ms, counter }, counter);
+            if self.beat(Heartbeat::Ping { number, quarantine_ms, counter }, counter) {
+                self.pinged = Some((counter, quarantine_ms > 0));
+            }
         }
     }
 
@@ -186,7 +211,11 @@ impl Peer {
         self.redial_pause = REDIAL_MIN;
         match Heartbeat::decode(frame) {
             Ok(Heartbeat::Ping { number, quarantine_ms, counter }) => {
-                self.beat(Heartbeat::Pong(number), own_counter);
+                if self.beat(Heartbeat::Pong(number), own_counter)
+                    && let Link::Up { answered_at, .. } = &mut self.link
+                {
+                    *answered_at = now;
+                }
                 self.quarantine_until = now.after(Duration::from_millis(quarantine_ms.into()));
                 let quarantined = quarantine_ms > 0;
                 let before = std::mem::replace(&mut self.quarantined, quarantined);
@@ -207,15 +236,17 @@ impl Peer {
         (None, false)
     }
 
-    /// A peer that sends without reading gets no more heartbeats than fit.
-    fn beat(&mut self, beat: Heartbeat, counter: u64) {
+    /// A peer that sends without reading gets no more heartbeats than fit. Returns whether this one
+    /// did.
+    fn beat(&mut self, beat: Heartbeat, counter: u64) -> bool {
         if self.writer.finished().len() > BEATS_BYTES_MAX {
-            return;
+            return false;
         }
         if self.writer.is_open() {
             self.writer.finish(counter);
         }
         self.writer.append(|out| beat.encode(out));
+        true
     }
 
     /// When [`super::Peers::tick`] has something to do for this peer.
@@ -226,8 +257,11 @@ impl Peer {
             Link::Dialling { since, .. } | Link::Greeting { since, .. } => {
                 since.after(timeouts.peer_timeout)
             }
-            Link::Up { heard_at, pinged_at, .. } => {
-                heard_at.after(timeouts.peer_timeout).min(pinged_at.after(timeouts.heartbeat))
+            Link::Up { heard_at, pinged_at, answered_at, .. } => {
+                let ping_at = pinged_at.after(timeouts.heartbeat);
+                let silent_at = answered_at.after(patience(timeouts.heartbeat));
+                let ping_at = if self.dials { ping_at } else { ping_at.max(silent_at) };
+                heard_at.after(timeouts.peer_timeout).min(ping_at)
             }
         }
     }
@@ -242,6 +276,12 @@ impl Peer {
             problem: self.problem.clone(),
         }
     }
+}
+
+/// How long a node that answers pings waits for the next one before it pings itself. The other
+/// node may be late by half a heartbeat.
+fn patience(heartbeat: Duration) -> Duration {
+    heartbeat.saturating_add(heartbeat / 2)
 }
 
 /// No heartbeat is queued behind more bytes than this.

@@ -9,6 +9,8 @@ use super::peer::BEATS_BYTES_MAX;
 use super::*;
 use crate::driver::tests::TestSockets;
 
+mod heartbeats;
+
 const HEARTBEAT: Duration = Duration::from_millis(100);
 const MS: Duration = Duration::from_millis(1);
 const START: Instant = Instant::ZERO;
