@@ -7,7 +7,8 @@
 //! thread, and draws random numbers only from a seeded generator; `no_std` is the proof.
 //!
 //! `protocol` is the paper with the rules of docs/protocol.md, `queueing` orders the requests that
-//! wait, and `storage` keeps many names in little memory.
+//! wait, and `storage` keeps many names in little memory. `membership` decides who the members of
+//! the cell are: [`Decider`], one per node, beside its shards.
 //!
 //! ```
 //! use core::time::Duration;
@@ -50,6 +51,7 @@ mod epochs;
 mod inspection;
 mod kinds;
 mod listed;
+mod membership;
 mod message;
 mod outbox;
 mod protocol;
@@ -66,6 +68,14 @@ pub use cell::{Cell, CellError, MEMBERS_MAX, MemberSet, Sets, TtlError};
 pub use config::{Config, ConfigError, Limits};
 #[cfg(feature = "digest")]
 pub use digest::Lens;
+pub use membership::configuration::{
+    ADDRESS_BYTES_MAX, Birth, Change, ChangeError, Configuration, Member, Members,
+};
+pub use membership::decision::{Decider, DeciderConfig};
+pub use membership::message::{
+    DecisionNumber, MembershipEvent, MembershipMessage, NodeView, PeerState, StableConfiguration,
+    Vote,
+};
 pub use message::{Hint, Message, Reply, Request, Seen};
 pub use outbox::{Event, LiveLease, Sighting, To, Token, Transmit};
 pub use protocol::acceptor::SnapshotLease;

@@ -114,6 +114,42 @@ listed! {
         NewSetIsHealed,
         /// J3: a round counts answers of its own epoch only.
         RoundEndsWithItsEpoch,
+        /// D1, W1: a vote is on disk before it is answered.
+        VoteIsDurable,
+        /// D2, C3: a coordinator proposes the accepted value that the promises report.
+        CoordinatorTakesSeenValue,
+        /// D3, M4, C3: a majority of the old set seals an epoch and decides the next.
+        DecisionNeedsMajority,
+        /// D4, C5: the number of a coordinator is on disk before any peer learns of it.
+        CoordinatorNumberIsDurable,
+        /// D5, C3: a node that lost its disk does not vote as the member that it was.
+        VoterIsTheBirthListed,
+        /// D6, M6, C3: a node votes only on the epoch after its own.
+        VoteOnlyInOwnEpoch,
+        /// D7, M5, C3: the old set decides, not the new one.
+        OldSetDecides,
+        /// D8, U2: all members of the list decide epoch 1.
+        FoundingIsUnanimous,
+        /// D9, U2: the number of an attempt names the birth of its coordinator.
+        NumberNamesBirth,
+        /// D10, C3: an answer counts only in the epoch that it was given for.
+        AnswerCountsInItsEpoch,
+        /// M1, C6: a voter waits before it votes for End.
+        EndWaits,
+        /// M2, C6: that wait covers the longest ttl.
+        WaitCoversLongestTtl,
+        /// M3, C6: every voter waits, not only the coordinator.
+        EveryVoterWaits,
+        /// M26, C6: after a restart the wait counts from the start.
+        WaitCountsAnewAfterRestart,
+        /// M6, C2: a node votes only after all its shards have changed over.
+        VotesAfterAllShardsChanged,
+        /// M7, C4: the floor covers what the voters had promised.
+        FloorCoversPromises,
+        /// M9, C4: a voter reads its highest counter after its shards have changed over.
+        TopReadAfterSeal,
+        /// M18, W2: an adoption is on disk before the node acts on it.
+        AdoptionIsDurableFirst,
     }
 }
 
@@ -132,6 +168,28 @@ impl Rule {
         Self::OldConfirmsFirst,
         Self::NewSetIsHealed,
         Self::RoundEndsWithItsEpoch,
+    ];
+
+    /// The rules of [`Decider`](crate::Decider), which shards do not apply.
+    pub const OF_DECISIONS: [Self; 18] = [
+        Self::VoteIsDurable,
+        Self::CoordinatorTakesSeenValue,
+        Self::DecisionNeedsMajority,
+        Self::CoordinatorNumberIsDurable,
+        Self::VoterIsTheBirthListed,
+        Self::VoteOnlyInOwnEpoch,
+        Self::OldSetDecides,
+        Self::FoundingIsUnanimous,
+        Self::NumberNamesBirth,
+        Self::AnswerCountsInItsEpoch,
+        Self::EndWaits,
+        Self::WaitCoversLongestTtl,
+        Self::EveryVoterWaits,
+        Self::WaitCountsAnewAfterRestart,
+        Self::VotesAfterAllShardsChanged,
+        Self::FloorCoversPromises,
+        Self::TopReadAfterSeal,
+        Self::AdoptionIsDurableFirst,
     ];
 }
 

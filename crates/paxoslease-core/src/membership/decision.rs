@@ -1,0 +1,423 @@
+//! One node's part in the decisions about members: it votes (C3), keeps its votes on disk (W1, W2),
+//! and adopts what was decided (C2). `coordinator.rs` has the part that proposes.
+//!
+//! Like a shard, it does no I/O: the caller passes messages, time and written records in, and takes
+//! messages and events out. A node has one decider, whatever the number of its shards.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use core::mem;
+use core::time::Duration;
+
+use super::configuration::{Birth, Configuration, Members};
+use super::coordinator::{Heard, Round};
+use super::message::{
+    DecisionNumber, MembershipEvent, MembershipMessage, NodeView, PeerState, StableConfiguration,
+    Vote,
+};
+use crate::rules::{Rule, Rules};
+use crate::{Ballot, Drift, Instant, NodeId, Rng, Ttl};
+
+/// C10: how long a voter asks to wait while standing leases are not moved yet.
+const STANDING_WAIT: Duration = Duration::from_secs(1);
+
+/// The settings of a decider.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct DeciderConfig {
+    /// This node.
+    pub node: NodeId,
+    /// The birth of its data_dir. Not [`Birth::UNKNOWN`].
+    pub birth: Birth,
+    /// The assumptions about the clocks of the cell.
+    pub drift: Drift,
+    /// A change is aborted when no majority of the new set votes for this long (C7).
+    pub patience: Duration,
+    /// Seed of the random delays between coordinators.
+    pub seed: u64,
+    /// All rules, except in tests that switch one off.
+    pub rules: Rules,
+}
+
+impl DeciderConfig {
+    /// Settings with the usual patience of 2 s.
+    #[must_use]
+    pub const fn new(node: NodeId, birth: Birth, drift: Drift, seed: u64) -> Self {
+        let patience = Duration::from_secs(2);
+        Self { node, birth, drift, patience, seed, rules: Rules::ALL }
+    }
+}
+
+/// When all shards had changed over to the adopted configuration, and the longest lease then.
+#[derive(Clone, Copy, Debug)]
+struct ChangedOver {
+    at: Instant,
+    longest: Option<Ttl>,
+}
+
+/// One node's voter, coordinator and learner of configurations.
+#[derive(Clone, Debug)]
+pub struct Decider {
+    pub(super) config: DeciderConfig,
+    pub(super) rng: Rng,
+    /// The configuration in force, and the vote, which may be ahead of the disk.
+    pub(super) stable: StableConfiguration,
+    /// A configuration that was decided and is not on disk yet.
+    adopting: Option<Configuration>,
+    writing: Option<StableConfiguration>,
+    /// Whether something is to be written after `writing`.
+    is_dirty: bool,
+    /// W1: the answers that wait for `writing`, and those that wait for the write after it. A
+    /// coordinator is owed only the answer to its last request.
+    answers: BTreeMap<NodeId, MembershipMessage>,
+    answers_next: BTreeMap<NodeId, MembershipMessage>,
+    changed: Option<ChangedOver>,
+    /// Whether `changed` counts from a start. Only a mutant asks.
+    is_restarted: bool,
+    /// `top` when the adoption began. Only a mutant uses it.
+    top_early: u64,
+    pub(super) round: Option<Round>,
+    /// Whether this node coordinates the joint epoch (C7).
+    pub(super) leads: bool,
+    /// When to poll next, or to take over; `None` if there is nothing to do.
+    pub(super) tick_at: Option<Instant>,
+    pub(super) abort_at: Instant,
+    pub(super) heard: BTreeMap<NodeId, Heard>,
+    /// Messages of this node to itself.
+    inbox: VecDeque<MembershipMessage>,
+    transmits: VecDeque<(NodeId, MembershipMessage)>,
+    events: VecDeque<MembershipEvent>,
+}
+
+impl Decider {
+    /// Starts from the record, or from the epoch 0 of [`Configuration::unfounded`]. The node then
+    /// calls [`Self::shards_changed`] when its shards have started with that configuration.
+    #[must_use]
+    pub fn start(config: DeciderConfig, now: Instant, stable: StableConfiguration) -> Self {
+        let mut decider = Self {
+            rng: Rng::seeded(config.seed),
+            config,
+            stable,
+            adopting: None,
+            writing: None,
+            is_dirty: false,
+            answers: BTreeMap::new(),
+            answers_next: BTreeMap::new(),
+            changed: None,
+            is_restarted: true,
+            top_early: 0,
+            round: None,
+            leads: false,
+            tick_at: None,
+            abort_at: now,
+            heard: BTreeMap::new(),
+            inbox: VecDeque::new(),
+            transmits: VecDeque::new(),
+            events: VecDeque::new(),
+        };
+        decider.set_tick(now);
+        decider
+    }
+
+    /// The configuration that this node has adopted.
+    #[must_use]
+    pub const fn configuration(&self) -> &Configuration {
+        &self.stable.configuration
+    }
+
+    /// Whether this node coordinates the change under way.
+    #[must_use]
+    pub const fn leads(&self) -> bool {
+        self.leads
+    }
+
+    /// The last State of a node, with its birth.
+    #[must_use]
+    pub fn heard(&self, node: NodeId) -> Option<(Birth, &PeerState)> {
+        self.heard.get(&node).map(|heard| (heard.birth, &heard.state))
+    }
+
+    /// The next message to send, and its receiver.
+    pub fn poll_transmit(&mut self) -> Option<(NodeId, MembershipMessage)> {
+        self.transmits.pop_front()
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<MembershipEvent> {
+        self.events.pop_front()
+    }
+
+    /// Handles a message from a peer. A stale or duplicated message is normal input.
+    pub fn handle_message(
+        &mut self,
+        now: Instant,
+        from: (NodeId, Birth),
+        message: MembershipMessage,
+        view: &NodeView,
+    ) {
+        self.handle(now, from, message, view);
+        self.settle(now, view);
+    }
+
+    /// C1: a peer's frame says its epoch. Sends Config to a peer that is behind, and Learn to one
+    /// that is ahead. The caller limits how often it asks for that.
+    pub fn heard_epoch(&mut self, from: NodeId, epoch: u32) {
+        let own = self.stable.configuration.epoch();
+        if epoch > own {
+            self.send(from, MembershipMessage::Learn { epoch });
+        } else if epoch < own {
+            self.send(from, MembershipMessage::Config(self.stable.configuration.clone()));
+        }
+    }
+
+    /// Sends Poll to the members and to nodes that may become members. [`Self::heard`] has the
+    /// answers.
+    pub fn poll(&mut self, candidates: Option<&Members>) {
+        self.send_poll(candidates);
+    }
+
+    /// C2: all shards of this node have changed over to the configuration of this epoch. `longest`
+    /// is the highest `lease_ceiling` of any shard at this moment.
+    pub fn shards_changed(&mut self, now: Instant, epoch: u32, longest: Option<Ttl>) {
+        if epoch == self.stable.configuration.epoch() && self.changed.is_none() {
+            self.changed = Some(ChangedOver { at: now, longest });
+        }
+    }
+
+    /// The record of the last [`MembershipEvent::Persist`] is durable.
+    pub fn record_written(&mut self, now: Instant, view: &NodeView) {
+        let Some(StableConfiguration { configuration, .. }) = self.writing.take() else { return };
+        for (to, message) in mem::take(&mut self.answers) {
+            self.send(to, message);
+        }
+        if self.adopting.as_ref() == Some(&configuration) {
+            self.adopting = None;
+        }
+        if configuration.epoch() > self.stable.configuration.epoch() {
+            self.adopt(now, configuration);
+        }
+        self.settle(now, view);
+    }
+
+    /// Handles the messages of this node to itself, then begins a write if one is due.
+    pub(super) fn settle(&mut self, now: Instant, view: &NodeView) {
+        while let Some(message) = self.inbox.pop_front() {
+            self.handle(now, self.own(), message, view);
+        }
+        if self.writing.is_none() && mem::take(&mut self.is_dirty) {
+            let record = match &self.adopting {
+                Some(next) => {
+                    StableConfiguration { configuration: next.clone(), vote: Vote::default() }
+                }
+                None => self.stable.clone(),
+            };
+            self.writing = Some(record.clone());
+            self.answers = mem::take(&mut self.answers_next);
+            self.emit(MembershipEvent::Persist(record));
+        }
+    }
+
+    fn handle(
+        &mut self,
+        now: Instant,
+        from: (NodeId, Birth),
+        message: MembershipMessage,
+        view: &NodeView,
+    ) {
+        use MembershipMessage as M;
+        match message {
+            M::ConfPrepare { epoch, n } => {
+                if self.may_vote(from, epoch, n) {
+                    self.vote_prepare(from.0, epoch, n, view);
+                }
+            }
+            M::ConfAccept { epoch, n, value } => {
+                if self.may_vote(from, epoch, n) {
+                    self.vote_accept(now, from.0, (epoch, n, value), view);
+                }
+            }
+            M::ConfPromise { epoch, n, accepted, top } => {
+                self.on_promise(from, (epoch, n), accepted, top);
+            }
+            M::ConfAccepted { epoch, n } => self.on_accepted(now, from, (epoch, n), view),
+            M::ConfReject { epoch, promised, wait } => self.on_reject(now, epoch, promised, wait),
+            M::Learn { epoch } => {
+                if epoch <= self.stable.configuration.epoch() && epoch > 0 {
+                    self.send(from.0, M::Config(self.stable.configuration.clone()));
+                }
+            }
+            M::Config(configuration) => self.learn(now, configuration, view),
+            M::Poll { epoch, leads, candidates } => {
+                if leads {
+                    self.on_leader(now, from, epoch);
+                }
+                self.heard_epoch(from.0, epoch);
+                self.send(from.0, M::State(self.state(now, view)));
+                if let Some(candidates) = candidates {
+                    self.emit(MembershipEvent::Dial(candidates));
+                }
+            }
+            M::State(state) => self.on_state(now, from, state, view),
+        }
+    }
+
+    /// C3: whether this node votes on a request of this coordinator for this epoch.
+    fn may_vote(&mut self, from: (NodeId, Birth), epoch: u32, n: DecisionNumber) -> bool {
+        let rules = self.config.rules;
+        let next = self.stable.configuration.epoch().saturating_add(1);
+        if epoch != next {
+            self.heard_epoch(from.0, epoch.saturating_sub(1));
+        }
+        let has_changed = self.adopting.is_none() && self.changed.is_some();
+        let configuration = &self.stable.configuration;
+        (epoch == next || !rules.on(Rule::VoteOnlyInOwnEpoch))
+            && (has_changed || !rules.on(Rule::VotesAfterAllShardsChanged))
+            && configuration.is_voter(rules, self.own())
+            && configuration.is_voter(rules, from)
+            && n.node == from.0
+            && (n.birth == from.1 || !rules.on(Rule::NumberNamesBirth))
+            && n.counter < Ballot::COUNTER_LIMIT
+    }
+
+    fn vote_prepare(&mut self, from: NodeId, epoch: u32, n: DecisionNumber, view: &NodeView) {
+        let vote = &mut self.stable.vote;
+        if Some(n) < vote.promised {
+            let promised = vote.promised;
+            let wait = Duration::ZERO;
+            return self.send(from, MembershipMessage::ConfReject { epoch, promised, wait });
+        }
+        let is_known = Some(n) == vote.promised;
+        vote.promised = Some(n);
+        let accepted = vote.accepted.clone();
+        let is_late = self.config.rules.on(Rule::TopReadAfterSeal);
+        let top = if is_late { view.top } else { self.top_early };
+        let promise = MembershipMessage::ConfPromise { epoch, n, accepted, top };
+        self.answer_durably(from, promise, is_known);
+    }
+
+    fn vote_accept(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        (epoch, n, value): (u32, DecisionNumber, Configuration),
+        view: &NodeView,
+    ) {
+        let configuration = &self.stable.configuration;
+        let is_end = configuration.ends_with(&value);
+        let is_legal = configuration.is_legal_successor(&value)
+            || !self.config.rules.on(Rule::VoteOnlyInOwnEpoch);
+        let wait = if is_end { self.end_wait(now, from, view) } else { Duration::ZERO };
+        let promised = self.stable.vote.promised;
+        if Some(n) < promised || !is_legal || !wait.is_zero() {
+            return self.send(from, MembershipMessage::ConfReject { epoch, promised, wait });
+        }
+        let vote = Vote { promised: Some(n), accepted: Some((n, value)) };
+        let is_known = vote == self.stable.vote;
+        self.stable.vote = vote;
+        self.answer_durably(from, MembershipMessage::ConfAccepted { epoch, n }, is_known);
+    }
+
+    /// C6, C10: how long this node still refuses to vote for End.
+    fn end_wait(&self, now: Instant, from: NodeId, view: &NodeView) -> Duration {
+        let rules = self.config.rules;
+        let is_skipped = !rules.on(Rule::EndWaits)
+            || !rules.on(Rule::EveryVoterWaits) && from != self.config.node
+            || !rules.on(Rule::WaitCountsAnewAfterRestart) && self.is_restarted;
+        match self.changed {
+            Some(changed) if !is_skipped => {
+                let left = self.drain_span(changed.longest).saturating_sub(now.since(changed.at));
+                if view.standing_leases_left > 0 { left.max(STANDING_WAIT) } else { left }
+            }
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// C6: `D = r * longest + 2g`.
+    pub(super) fn drain_span(&self, longest: Option<Ttl>) -> Duration {
+        let longest = longest.map_or(Duration::ZERO, Ttl::as_duration);
+        if !self.config.rules.on(Rule::WaitCoversLongestTtl) {
+            return longest / 2;
+        }
+        let drift = self.config.drift;
+        drift.quarantine_span(longest).saturating_add(drift.granularity().saturating_mul(2))
+    }
+
+    /// Begins the adoption of a configuration that was decided (C2).
+    pub(super) fn learn(&mut self, now: Instant, configuration: Configuration, view: &NodeView) {
+        let known = self.adopting.as_ref().unwrap_or(&self.stable.configuration);
+        if configuration.epoch() <= known.epoch() {
+            return;
+        }
+        self.top_early = view.top;
+        self.is_dirty = true;
+        self.answers_next.clear();
+        if self.config.rules.on(Rule::AdoptionIsDurableFirst) {
+            self.adopting = Some(configuration);
+        } else {
+            self.adopt(now, configuration);
+        }
+    }
+
+    fn adopt(&mut self, now: Instant, configuration: Configuration) {
+        self.end_round(&configuration);
+        self.stable =
+            StableConfiguration { configuration: configuration.clone(), vote: Vote::default() };
+        self.changed = None;
+        self.is_restarted = false;
+        self.set_tick(now);
+        self.emit(MembershipEvent::Adopt(configuration));
+    }
+
+    pub(super) fn state(&self, now: Instant, view: &NodeView) -> PeerState {
+        let configuration = &self.stable.configuration;
+        let is_member = configuration.is_member(self.config.node, self.config.birth);
+        let changed = self.changed;
+        PeerState {
+            epoch: configuration.epoch(),
+            voting: is_member && changed.is_some() && view.quarantine_left.is_zero(),
+            quarantine_left: view.quarantine_left,
+            longest: changed.and_then(|changed| changed.longest),
+            in_epoch_for: changed.map(|changed| now.since(changed.at)),
+            reaches: view.reaches.clone(),
+        }
+    }
+
+    pub(super) const fn own(&self) -> (NodeId, Birth) {
+        (self.config.node, self.config.birth)
+    }
+
+    pub(super) fn has_changed_over(&self) -> bool {
+        self.changed.is_some() && self.adopting.is_none()
+    }
+
+    /// W1: answers once the vote is on disk. After a duplicate request it may be there already.
+    fn answer_durably(&mut self, to: NodeId, message: MembershipMessage, is_known: bool) {
+        let is_durable = is_known && self.writing.is_none() && !self.is_dirty;
+        self.is_dirty |= !is_durable;
+        if is_durable || !self.config.rules.on(Rule::VoteIsDurable) {
+            self.send(to, message);
+        } else {
+            self.answers_next.insert(to, message);
+        }
+    }
+
+    pub(super) fn send(&mut self, to: NodeId, message: MembershipMessage) {
+        if to == self.config.node {
+            self.inbox.push_back(message);
+        } else {
+            self.transmits.push_back((to, message));
+        }
+    }
+
+    pub(super) fn emit(&mut self, event: MembershipEvent) {
+        self.events.push_back(event);
+    }
+}
+
+#[cfg(feature = "digest")]
+impl core::hash::Hash for Decider {
+    /// For checkers: everything except instants, random numbers, and hints that other nodes gave.
+    fn hash<H: core::hash::Hasher>(&self, hasher: &mut H) {
+        (&self.stable, &self.adopting, &self.writing, self.is_dirty).hash(hasher);
+        (&self.answers, &self.answers_next, &self.round).hash(hasher);
+        (self.changed.is_some(), self.is_restarted, self.leads).hash(hasher);
+    }
+}
