@@ -391,7 +391,7 @@ impl Decider {
         Members::new(members).ok().map(Change::Same)
     }
 
-    /// C7: End when both sets have waited, Abort when no majority of the new set votes.
+    /// C7, C10: End when both sets have waited, Abort when no majority of the new set votes.
     fn ending(&mut self, now: Instant, view: &NodeView) -> Option<Change> {
         let own = self.state(now, view);
         let configuration = &self.stable.configuration;
@@ -406,18 +406,15 @@ impl Decider {
         };
         let states = || configuration.members().filter_map(state);
         let drain_max = states().map(|state| self.drain_span(state.longest)).max()?;
-        let has_waited = |member: &Member, span: Duration| {
-            state(member).is_some_and(|state| state.in_epoch_for.is_some_and(|time| time >= span))
+        let has_waited =
+            |state: &PeerState, span: Duration| state.in_epoch_for.is_some_and(|time| time >= span);
+        let would_end = |state: &PeerState| {
+            has_waited(state, self.drain_span(state.longest)) && state.standing_leases_left == 0
         };
-        let own_span = |member: &Member| {
-            state(member).map_or(Duration::MAX, |state| self.drain_span(state.longest))
-        };
-        let votes = |member: &&Member| state(member).is_some_and(|state| state.voting);
-        let has_new = new.majority(votes);
-        let own_time = own.in_epoch_for.unwrap_or_default();
-        let is_drained = own_time >= self.drain_span(own.longest)
-            && configuration.old().majority(|member| has_waited(member, own_span(member)))
-            && new.majority(|member| has_waited(member, drain_max));
+        let has_new = new.majority(|member| state(member).is_some_and(|state| state.voting));
+        let is_drained = would_end(&own)
+            && configuration.old().majority(|member| state(member).is_some_and(would_end))
+            && new.majority(|member| state(member).is_some_and(|s| has_waited(s, drain_max)));
         if has_new {
             self.abort_at = now.after(self.config.patience);
             return is_drained.then_some(Change::End);

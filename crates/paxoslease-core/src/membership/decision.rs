@@ -129,6 +129,14 @@ impl Decider {
         self.leads
     }
 
+    /// In a joint epoch, how long this node still refuses to vote for End; `None` before its shards
+    /// have changed over.
+    #[must_use]
+    pub fn drain_left(&self, now: Instant) -> Option<Duration> {
+        let changed = self.changed.filter(|_| self.stable.configuration.is_joint())?;
+        Some(self.drain_span(changed.longest).saturating_sub(now.since(changed.at)))
+    }
+
     /// The last State of a node, with its birth.
     #[must_use]
     pub fn heard(&self, node: NodeId) -> Option<(Birth, &PeerState)> {
@@ -376,6 +384,7 @@ impl Decider {
             quarantine_left: view.quarantine_left,
             longest: changed.and_then(|changed| changed.longest),
             in_epoch_for: changed.map(|changed| now.since(changed.at)),
+            standing_leases_left: view.standing_leases_left,
             reaches: view.reaches.clone(),
         }
     }

@@ -99,6 +99,8 @@ pub struct PeerState {
     pub longest: Option<Ttl>,
     /// How long all its shards have been in its epoch; `None` before that.
     pub in_epoch_for: Option<Duration>,
+    /// C10: its [`NodeView::standing_leases_left`].
+    pub standing_leases_left: u32,
     /// The nodes that it is connected to.
     pub reaches: Vec<NodeId>,
 }
