@@ -9,11 +9,13 @@
 //! Clock drift, waiting and liveness are missing here: the simulator covers them.
 
 mod bounds;
+mod decisions;
 mod node;
 pub mod profiles;
 mod search;
 mod world;
 
 pub use bounds::{Bounds, Client, Crashing, TICK};
+pub use decisions::{DecisionBounds, DecisionHarm, DecisionReport, Want, search_decisions};
 pub use search::{Checks, Report, search};
 pub use world::Harm;
