@@ -54,8 +54,6 @@ pub(crate) struct Round {
     top: u64,
     /// The accepted value with the highest number among the promises.
     seen: Option<(DecisionNumber, Configuration)>,
-    /// The highest number that a voter reported.
-    promised: Option<DecisionNumber>,
     retry_at: Instant,
     deadline: Instant,
 }
@@ -64,7 +62,7 @@ impl Hash for Round {
     /// Without instants.
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (self.n, &self.change, self.token, &self.value, &self.voters).hash(hasher);
-        (&self.births, self.top, &self.seen, self.promised).hash(hasher);
+        (&self.births, self.top, &self.seen).hash(hasher);
     }
 }
 
@@ -124,8 +122,8 @@ impl Decider {
 
     /// Begins an attempt with a number above every number this node has seen in this epoch.
     fn propose(&mut self, now: Instant, change: Change, token: Option<Token>, deadline: Instant) {
-        let seen = self.round.as_ref().and_then(|round| round.promised);
-        let counter = seen.max(self.stable.vote.promised).map_or(0, |seen| seen.counter) + 1;
+        let seen = self.promised_seen.max(self.stable.vote.promised);
+        let counter = seen.map_or(0, |seen| seen.counter) + 1;
         let (node, birth) = self.own();
         let names = self.config.rules.on(Rule::NumberNamesBirth);
         let n = DecisionNumber { counter, node, birth: if names { birth } else { Birth::UNKNOWN } };
@@ -138,7 +136,6 @@ impl Decider {
             births: BTreeMap::new(),
             top: 0,
             seen: None,
-            promised: None,
             retry_at: now.after(ATTEMPT_TIMEOUT + self.rng.below(ATTEMPT_TIMEOUT)),
             deadline,
         });
@@ -171,8 +168,8 @@ impl Decider {
         }
     }
 
-    /// The round that an answer belongs to, if it counts. Also asks the others, when the answer is
-    /// that of this node's own voter.
+    /// Whether an answer counts, and is the first of its voter. When this node's own voter has
+    /// answered, the others are asked.
     fn answered(
         &mut self,
         from: (NodeId, Birth),
@@ -280,7 +277,7 @@ impl Decider {
             return;
         }
         if promised > Some(round.n) {
-            round.promised = round.promised.max(promised);
+            self.promised_seen = self.promised_seen.max(promised);
             round.retry_at = now.after(self.rng.below(BACKOFF_MAX));
         }
         if !wait.is_zero() {
@@ -301,11 +298,14 @@ impl Decider {
         }
     }
 
-    /// The epoch of a round is over: answers the administrator. The coordinator of `Begin` leads.
+    /// The epoch of a round is over: answers the administrator. The coordinator that decided leads
+    /// the joint epoch, or tells the stable one to its members.
     pub(super) fn end_round(&mut self, adopted: &Configuration) {
-        self.leads = false;
+        (self.leads, self.spreads) = (false, false);
         let Some(round) = self.round.take() else { return };
-        self.leads = adopted.is_joint() && round.value.as_ref() == Some(adopted);
+        let has_decided = round.value.as_ref() == Some(adopted);
+        self.leads = adopted.is_joint() && has_decided;
+        self.spreads = !adopted.is_joint() && has_decided;
         let Some(token) = round.token else { return };
         let wanted = self.stable.configuration.after(&round.change, adopted.floor());
         let epoch = adopted.epoch();
@@ -323,6 +323,7 @@ impl Decider {
         let is_voter = configuration.is_voter(self.config.rules, self.own());
         self.abort_at = now.after(self.config.patience);
         self.tick_at = match place {
+            _ if self.spreads => Some(now),
             Some(_) if is_voter && (configuration.epoch() == 0 || self.leads) => Some(now),
             Some(place) if is_voter && configuration.is_joint() => {
                 Some(now.after(TAKE_OVER + TAKE_OVER_PLACE * place as u32))
@@ -358,6 +359,9 @@ impl Decider {
 
     /// U2, C7: proposes what is due in this epoch, if this node is the one to do it.
     fn advance(&mut self, now: Instant, view: &NodeView) {
+        if self.spreads {
+            self.stop_spreading();
+        }
         if self.round.is_some() || !self.has_changed_over() {
             return;
         }
@@ -370,6 +374,23 @@ impl Decider {
         };
         if let Some(change) = change {
             self.propose(now, change, None, Instant::MAX);
+        }
+    }
+
+    /// Polls end when a majority of the members has adopted the configuration: they need no removed
+    /// node any more to learn it.
+    fn stop_spreading(&mut self) {
+        let configuration = &self.stable.configuration;
+        let has_adopted = |member: &&Member| {
+            let heard = self.heard.get(&member.node);
+            let adopted = |heard: &Heard| {
+                heard.birth == member.birth && heard.state.epoch >= configuration.epoch()
+            };
+            (member.node, member.birth) == self.own() || heard.is_some_and(adopted)
+        };
+        if configuration.old().majority(has_adopted) {
+            self.spreads = false;
+            self.tick_at = None;
         }
     }
 

@@ -75,8 +75,13 @@ pub struct Decider {
     /// `top` when the adoption began. Only a mutant uses it.
     top_early: u64,
     pub(super) round: Option<Round>,
+    /// The highest number that a voter reported in this epoch.
+    pub(super) promised_seen: Option<DecisionNumber>,
     /// Whether this node coordinates the joint epoch (C7).
     pub(super) leads: bool,
+    /// Whether this node tells a stable epoch to its members: it decided it, or it has started and
+    /// does not know whether it did.
+    pub(super) spreads: bool,
     /// When to poll next, or to take over; `None` if there is nothing to do.
     pub(super) tick_at: Option<Instant>,
     pub(super) abort_at: Instant,
@@ -92,6 +97,7 @@ impl Decider {
     /// calls [`Self::shards_changed`] when its shards have started with that configuration.
     #[must_use]
     pub fn start(config: DeciderConfig, now: Instant, stable: StableConfiguration) -> Self {
+        let spreads = stable.configuration.epoch() > 0 && !stable.configuration.is_joint();
         let mut decider = Self {
             rng: Rng::seeded(config.seed),
             config,
@@ -105,7 +111,9 @@ impl Decider {
             is_restarted: true,
             top_early: 0,
             round: None,
+            promised_seen: None,
             leads: false,
+            spreads,
             tick_at: None,
             abort_at: now,
             heard: BTreeMap::new(),
@@ -368,6 +376,7 @@ impl Decider {
         self.end_round(&configuration);
         self.stable =
             StableConfiguration { configuration: configuration.clone(), vote: Vote::default() };
+        self.promised_seen = None;
         self.changed = None;
         self.is_restarted = false;
         self.set_tick(now);
@@ -426,7 +435,7 @@ impl core::hash::Hash for Decider {
     /// For checkers: everything except instants, random numbers, and hints that other nodes gave.
     fn hash<H: core::hash::Hasher>(&self, hasher: &mut H) {
         (&self.stable, &self.adopting, &self.writing, self.is_dirty).hash(hasher);
-        (&self.answers, &self.answers_next, &self.round).hash(hasher);
+        (&self.answers, &self.answers_next, &self.round, self.promised_seen).hash(hasher);
         (self.changed.is_some(), self.is_restarted, self.leads).hash(hasher);
     }
 }

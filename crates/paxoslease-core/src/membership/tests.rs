@@ -7,8 +7,8 @@ use core::time::Duration;
 
 use crate::{
     Ballot, Birth, Change, ChangeError, Configuration, Decider, DeciderConfig, Drift, Instant,
-    Member, Members, MembershipEvent, MembershipMessage, NodeId, NodeView, StableConfiguration,
-    Token, Ttl, Vote,
+    Member, Members, MembershipEvent, MembershipMessage, NodeId, NodeView, Rng,
+    StableConfiguration, Token, Ttl, Vote,
 };
 
 pub(super) fn id(node: u16) -> NodeId {
@@ -42,6 +42,8 @@ struct Cell {
     view: NodeView,
     /// Messages that the network drops.
     drops: fn(&MembershipMessage) -> bool,
+    /// Draws the messages that the network loses: three of ten, if it is set.
+    loss: Option<Rng>,
 }
 
 impl Cell {
@@ -52,6 +54,7 @@ impl Cell {
             machines: BTreeMap::new(),
             view: NodeView { top: 7, ..NodeView::default() },
             drops: |_| false,
+            loss: None,
         };
         let configuration = Configuration::unfounded(&members(&[1, 2, 3]));
         let disk = StableConfiguration { configuration, vote: Vote::default() };
@@ -119,7 +122,8 @@ impl Cell {
                     }
                 }
                 while let Some((to, message)) = machine.decider.poll_transmit() {
-                    if !(self.drops)(&message) {
+                    let is_lost = self.loss.as_mut().is_some_and(|rng| rng.bits() % 10 < 3);
+                    if !is_lost && !(self.drops)(&message) {
                         sent.push((machine.decider.own(), to, message));
                     }
                 }
@@ -321,4 +325,42 @@ fn a_member_that_lost_its_disk_does_not_vote() {
     cell.begin(1, 2, Change::Begin(members(&[1, 2, 4]))).expect("possible");
     cell.run(Duration::from_secs(3));
     assert_eq!(cell.epochs(), [3, 3, 3, 3, 0]);
+}
+
+#[test]
+fn every_change_ends_after_crashes_and_lost_messages() {
+    let (mut ended, mut aborted) = (0, 0);
+    for seed in 0..100 {
+        let mut cell = Cell::founded();
+        let mut rng = Rng::seeded(seed);
+        cell.loss = Some(Rng::seeded(!seed));
+        for token in 0..20 {
+            let node = (rng.bits() % 3 + 1) as u16;
+            let to = [&[1, 2, 4][..], &[1, 2, 3, 4, 5], &[3]][(rng.bits() % 3) as usize];
+            // An administrator may well be refused here.
+            let _ = cell.begin(node, token, Change::Begin(members(to)));
+            let failing = (rng.bits() % 5 + 1) as u16;
+            cell.node(failing).is_up = false;
+            cell.run(rng.below(Duration::from_secs(5)));
+            cell.restart(failing);
+        }
+        cell.loss = None;
+        cell.run(Duration::from_secs(20));
+        let last = cell.machines.values().map(|machine| machine.decider.configuration());
+        let last = last.max_by_key(|configuration| configuration.epoch()).expect("five").clone();
+        assert!(!last.is_joint(), "seed {seed}: {last:?}");
+        let has_adopted =
+            |member: &&Member| *cell.machines[&member.node].decider.configuration() == last;
+        assert!(last.old().majority(has_adopted), "seed {seed}");
+        // The others learn it from the frames of leases.
+        for machine in cell.machines.values_mut() {
+            machine.decider.poll(None);
+        }
+        cell.settle();
+        let mut members = last.old().iter().map(|member| &cell.machines[&member.node].decider);
+        assert!(members.all(|decider| *decider.configuration() == last), "seed {seed}");
+        let is_end = last.era() + 1 == last.epoch();
+        (ended, aborted) = (ended + u32::from(is_end), aborted + u32::from(!is_end));
+    }
+    assert!(ended > 10 && aborted > 2, "{ended} ended, {aborted} aborted");
 }
