@@ -17,9 +17,9 @@ use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use paxoslease_core::{
-    Acquire, Ballot, Cell, Config, Drift, Event, Holder, Instant, Lasts, Lens, MemberSet, Message,
-    Name, NodeId, Phase, Record, Refusal, Renew, Reply, Request, Seen, Shard, Standing, Start,
-    Tenure, To, Token, Transmit, Ttl,
+    Acquire, Ballot, Cell, Config, Decider, Drift, Event, Holder, Instant, Lasts, Lens, MemberSet,
+    Message, Name, NodeId, Phase, Record, Refusal, Renew, Reply, Request, Seen, Shard, Standing,
+    Start, Tenure, To, Token, Transmit, Ttl,
 };
 
 use crate::bounds::{Bounds, TICK};
@@ -92,8 +92,10 @@ struct NodeState {
     shard: Shard,
     proposes: bool,
     record: Record,
-    /// The configuration in the record.
+    /// The configuration that the node has adopted, and the one in the record.
     configured: u16,
+    on_disk: u16,
+    decider: Option<Box<Decider>>,
     /// C6: when this node entered its epoch or started, and how long it waits from then on.
     entered: (u8, Option<Ttl>),
     /// The record that is being written.
@@ -107,6 +109,9 @@ struct NodeState {
 /// A lease in a snapshot: its name, its tenure, what is left of its record, its end, and whether it
 /// is dated.
 type StoppedLease = (u8, Tenure, Ttl, Option<Standing>, bool);
+
+/// A question to nodes: the states of those that vote, the tick, the change, and which nodes vote.
+type Decision = (Vec<u32>, u8, Change, u8);
 
 /// What the search needs to know about a node state without running it.
 #[derive(Clone, Debug)]
@@ -130,10 +135,6 @@ pub(crate) struct NodeView {
     pub(crate) is_stopped: bool,
     /// The configuration that the node has adopted.
     pub(crate) configured: u16,
-    /// Above every ballot that this node has heard of.
-    pub(crate) top: Ballot,
-    /// C6: when this node entered its epoch or started, and how long it waits from then on.
-    pub(crate) entered: (u8, Option<Ttl>),
 }
 
 /// All node states found so far, and every step known from each.
@@ -141,6 +142,7 @@ pub(crate) struct NodeStates {
     bounds: Bounds,
     cell: Cell,
     configured: Vec<Configured>,
+    decided: HashMap<Decision, Option<u16>, FixedState>,
     states: Vec<NodeState>,
     pub(crate) views: Vec<NodeView>,
     by_digest: HashMap<u64, u32, FixedState>,
@@ -161,7 +163,7 @@ impl NodeStates {
         let max_lease = Ttl::from_duration(TICK * u32::from(bounds.max_ticks)).expect("positive");
         let ids: Vec<NodeId> = members.iter().map(|node| node_id(usize::from(*node))).collect();
         let cell = Cell::new(&ids, max_lease, Drift::NONE).expect("a valid cell");
-        let configured = vec![Configured::first(cell, members)];
+        let configured = vec![Configured::first(cell, &members, !bounds.targets.is_empty())];
         let permutations = if bounds.is_symmetric() {
             permutations(bounds.acceptors)
         } else {
@@ -171,6 +173,7 @@ impl NodeStates {
             bounds: bounds.clone(),
             cell,
             configured,
+            decided: HashMap::default(),
             states: Vec::new(),
             views: Vec::new(),
             by_digest: HashMap::default(),
@@ -209,6 +212,8 @@ impl NodeStates {
             proposes,
             record: Record::default(),
             configured: 0,
+            on_disk: 0,
+            decider: None,
             entered: (0, None),
             writing: None,
             snapshot: None,
@@ -218,6 +223,7 @@ impl NodeStates {
         self.drain(&mut node_state, at(0), node);
         // The first block of ballots was written when the cell was set up.
         node_state.written(at(0));
+        node_state.decider = self.decider(node, 0, &node_state);
         self.intern(node_state)
     }
 
@@ -262,7 +268,7 @@ impl NodeStates {
                 node_state.shard.digest(lens, &mut hasher);
                 (&node_state.record, &node_state.writing, &node_state.snapshot).hash(&mut hasher);
                 (&node_state.released, node_state.is_stopped).hash(&mut hasher);
-                (node_state.configured, node_state.entered).hash(&mut hasher);
+                (node_state.configured, node_state.on_disk, node_state.entered).hash(&mut hasher);
                 hasher.finish()
             })
             .collect();
@@ -291,8 +297,6 @@ impl NodeStates {
             is_writing: node_state.writing.is_some(),
             is_stopped: node_state.is_stopped,
             configured: node_state.configured,
-            top: Ballot::above_counter(node_state.shard.counter()),
-            entered: node_state.entered,
         });
         self.states.push(node_state);
         self.by_digest.insert(identity, id);
@@ -355,7 +359,7 @@ impl NodeStates {
                     after.released.sort_unstable();
                 }
             }
-            Input::Adopt { configured } => self.adopt(&mut after, tick, configured),
+            Input::Adopt { configured } => self.adopt(&mut after, node, tick, configured),
             Input::Acquire { client: number } => {
                 let acquire = Acquire {
                     token: Token(u64::from(number)),
@@ -395,8 +399,9 @@ impl NodeStates {
             Input::Written => after.written(now),
             Input::Crash { nth, landed } => {
                 after.lose_power(landed);
+                after.configured = after.on_disk;
                 self.crash(&mut after, node, now, tick, nth);
-                self.enter(&mut after, tick);
+                self.start_decider(&mut after, node, tick);
             }
             Input::Stop { landed } => {
                 after.lose_power(landed);
@@ -404,7 +409,7 @@ impl NodeStates {
             }
             Input::Start => {
                 self.restart(&mut after, node, now);
-                self.enter(&mut after, tick);
+                self.start_decider(&mut after, node, tick);
             }
             Input::Sweep => {
                 after.shard.sweep(now, SWEEP_SLOTS);

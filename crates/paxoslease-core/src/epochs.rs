@@ -13,7 +13,7 @@ use crate::protocol::register::Answer;
 use crate::protocol::round::{Phase, Step};
 use crate::rules::Rule;
 use crate::storage::Slot;
-use crate::{Ballot, Cell, Config, Instant, MemberSet, Refusal, Reply, Request, Shard};
+use crate::{Ballot, Cell, Config, Instant, MemberSet, Record, Refusal, Reply, Request, Shard};
 
 impl Shard {
     /// C1: whether the messages of a frame from this epoch may be handled.
@@ -31,8 +31,8 @@ impl Shard {
     }
 
     /// C2: changes over to a decided configuration with a higher epoch, whether or not it lists
-    /// this node. The configuration is on disk already. `floor` is the configuration's. An epoch
-    /// that is not higher changes nothing.
+    /// this node. The configuration is on disk already, with a `ballot_ceiling` of at least
+    /// [`Record::above`] its floor (W2). An epoch that is not higher changes nothing.
     pub fn adopt(&mut self, now: Instant, cell: Cell, floor: Ballot) {
         let before = self.config.cell;
         if cell.epoch() <= before.epoch() {
@@ -47,9 +47,12 @@ impl Shard {
         let floor =
             if self.config.rules.on(Rule::AdoptionRaisesFloor) { floor } else { Ballot::ZERO };
         self.proposer.observe(floor.counter());
+        self.ceilings.raised(Record::above(floor));
         if self.own.is_some() && self.acceptor.is_none() {
-            // C8: this node has never voted, so it has forgotten nothing.
-            self.acceptor = Some(Acceptor::new(self.config.seed, floor, now, false));
+            // C8: it has not voted since its start, so it has forgotten nothing since then.
+            let (started_floor, quarantine_until) = self.started;
+            let seed = self.config.seed;
+            self.acceptor = Some(Acceptor::new(seed, started_floor, quarantine_until, false));
         }
         if let Some(acceptor) = &mut self.acceptor {
             acceptor.raise_floor(floor);

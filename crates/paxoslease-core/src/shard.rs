@@ -104,6 +104,9 @@ pub struct Shard {
     pub(crate) ceilings: Ceilings,
     pub(crate) out: Outbox,
     pub(crate) learners: Vec<NodeId>,
+    /// R1, R3: the floor and the end of the quarantine of this start, for a node that becomes a
+    /// member later (C8). A node that has never voted has no floor.
+    pub(crate) started: (Ballot, Instant),
     pub(crate) watched: bool,
     /// Requests that wait for a higher ceiling on disk.
     pub(crate) deferred: VecDeque<(NodeId, Body)>,
@@ -131,7 +134,11 @@ impl Shard {
         let quarantine = config.cell.drift().with_rules(config.rules).quarantine_span(longest);
         let over_at = now.after(quarantine);
         let hold_until = matches!(start, Start::NoRecord { .. }).then_some(over_at);
-        Self::new(config, counter, ceilings, over_at, hold_until)
+        let mut shard = Self::new(config, counter, ceilings, over_at, hold_until);
+        if matches!(start, Start::NewCell { .. }) {
+            shard.started.0 = Ballot::ZERO;
+        }
+        shard
     }
 
     /// R4: starts after a clean stop, with its snapshot. *Before* this call, the caller has deleted
@@ -183,8 +190,8 @@ impl Shard {
         };
         let own = config.cell.member(config.node);
         let has_forgotten = hold_until.is_some();
-        let acceptor =
-            own.map(|_| Acceptor::new(config.seed, floor, quarantine_until, has_forgotten));
+        let acceptor = Acceptor::new(config.seed, floor, quarantine_until, has_forgotten);
+        let acceptor = own.is_some().then_some(acceptor);
         let counter = if config.rules.on(Rule::CounterStartsAtCeiling) { counter } else { 0 };
         let proposer = Proposer::new(config.seed, counter, hold_until);
         let mut shard = Self {
@@ -195,6 +202,7 @@ impl Shard {
             ceilings,
             out: Outbox::default(),
             learners: Vec::new(),
+            started: (floor, quarantine_until),
             watched: false,
             deferred: VecDeque::new(),
             drops: [0; Refusal::ALL.len()],

@@ -45,6 +45,13 @@ impl NodeStates {
         node_state.shard = Shard::start(self.config(node, node_state.configured), now, start);
     }
 
+    /// C6: after a start the wait counts anew.
+    pub(super) fn start_decider(&self, node_state: &mut NodeState, node: usize, tick: u8) {
+        node_state.decider = self.decider(node, tick, node_state);
+        let is_joint = self.configured(node_state.configured).cell.is_joint();
+        node_state.enter(tick, is_joint);
+    }
+
     pub(super) fn stop(&self, node_state: &mut NodeState, node: usize, now: Instant) {
         // A stopped node has no state.
         let start = Start::NewCell { counter: self.bounds.counter(node), disk: false };

@@ -1,13 +1,12 @@
 //! Changes of the members: which decisions may follow, and that no lease is lost by them.
 //!
-//! A decision is one step here: the search of decisions alone has their messages and disks. Who may
-//! vote, and when, is as in docs/membership.md: members of the old set that are in the last decided
-//! epoch (C3), for an End only after their wait (C6). Fewer voters know less, so the search tries
-//! the smallest majorities.
+//! A decision is one step here: the nodes that take part exchange all their messages at one moment.
+//! The search of decisions alone has the order of these messages, and their disks. Fewer voters
+//! know less, so this search tries the smallest majorities.
 
-use paxoslease_core::{Belief, Rule};
+use paxoslease_core::{Belief, Members, Rule};
 
-use super::{Harm, NET_WORDS, NODES_MAX, State, Step, World};
+use super::{Harm, NET_WORDS, State, Step, World};
 use crate::node::{Change, Configured, Input, at};
 
 impl World {
@@ -21,11 +20,11 @@ impl World {
         self.bounds.rules.on(Rule::MessagesOfOwnEpochOnly) && epoch < self.epoch(state, node)
     }
 
-    pub(super) fn change_choices(&self, state: &State, steps: &mut Vec<Step>) {
+    pub(super) fn change_choices(&mut self, state: &State, steps: &mut Vec<Step>) {
         if self.bounds.targets.is_empty() {
             return;
         }
-        let last = self.nodes.configured(state.configured);
+        let last = self.nodes.configured(state.configured).clone();
         for node in 0..self.bounds.nodes() {
             let is_behind = u32::from(self.epoch(state, node)) < last.cell.epoch();
             if is_behind && !self.view(state, node).is_stopped {
@@ -36,51 +35,44 @@ impl World {
         if state.decisions == self.bounds.decisions {
             return;
         }
-        let mut push = |change| {
-            for voters in self.majorities(state, last, change) {
-                steps.push(Step::Decide { change, voters });
-            }
-        };
-        if last.cell.is_joint() {
-            push(Change::End);
-            if self.bounds.aborts {
-                push(Change::Abort);
-            }
-            return;
+        let mut changes = if last.cell.is_joint() { vec![Change::End] } else { Vec::new() };
+        if last.cell.is_joint() && self.bounds.aborts {
+            changes.push(Change::Abort);
         }
-        for (target, members) in self.bounds.targets.iter().enumerate() {
-            if *members != last.old {
-                push(Change::Begin(target as u8));
+        if !last.cell.is_joint() {
+            changes.extend((0..self.bounds.targets.len() as u8).map(Change::Begin));
+        }
+        for change in changes {
+            for voters in self.voters(&last) {
+                let nodes = &state.nodes[..self.bounds.nodes()];
+                let is_up = |node: &usize| !self.view(state, *node).is_stopped;
+                let mut voting = (0..nodes.len()).filter(|node| voters & 1 << node != 0);
+                if voting.all(|node| is_up(&node))
+                    && let Some(next) = self.nodes.decide(nodes, state.tick, change, voters)
+                    && self.nodes.configured(next).cell.epoch() > last.cell.epoch()
+                {
+                    steps.push(Step::Decide { change, voters });
+                }
             }
         }
     }
 
-    /// The smallest majorities of the old set that may vote for a change.
-    fn majorities(&self, state: &State, last: &Configured, change: Change) -> Vec<u8> {
-        let votes = |node: &&u8| {
-            let view = self.view(state, usize::from(**node));
-            let (entered, longest) = view.entered;
-            let waited = longest
-                .is_none_or(|longest| at(state.tick) >= at(entered).after(longest.as_duration()));
-            let is_there = view.configured == state.configured && !view.is_stopped;
-            is_there && (change != Change::End || waited)
+    /// The sets of nodes that may decide a change. Without the rules of decisions, any set may.
+    fn voters(&self, last: &Configured) -> Vec<u8> {
+        let bits = |members: &Members| -> u8 {
+            members.iter().fold(0, |bits, member| bits | 1 << (member.node.get() - 1))
         };
-        let voters: Vec<u8> = last.old.iter().filter(votes).copied().collect();
-        let quorum = last.old.len() / 2 + 1;
-        let sets = 0..1u8 << NODES_MAX;
-        let is_set = |set: &u8| {
-            let all_vote = (0..NODES_MAX as u8).all(|n| set & 1 << n == 0 || voters.contains(&n));
-            set.count_ones() as usize == quorum && all_vote
-        };
-        sets.filter(is_set).collect()
+        let old = bits(last.configuration.old());
+        let is_mutant = Rule::OF_DECISIONS.into_iter().any(|rule| !self.bounds.rules.on(rule));
+        let quorum = old.count_ones() / 2 + 1;
+        let may_decide = |set: &u8| is_mutant || set & !old == 0 && set.count_ones() == quorum;
+        (1..1u8 << self.bounds.acceptors).filter(may_decide).collect()
     }
 
-    /// C4: the floor of the next configuration covers the counters of all voters.
     pub(super) fn decide(&mut self, state: &mut State, change: Change, voters: u8) {
-        let voting = (0..NODES_MAX).filter(|node| voters & 1 << node != 0);
-        let floor =
-            voting.map(|node| self.view(state, node).top).max().expect("a majority is not empty");
-        state.configured = self.nodes.decide(state.configured, change, floor);
+        let nodes = &state.nodes[..self.bounds.nodes()];
+        let decided = self.nodes.decide(nodes, state.tick, change, voters);
+        state.configured = decided.expect("it was a choice");
         state.decisions += 1;
     }
 

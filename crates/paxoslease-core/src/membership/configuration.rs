@@ -11,7 +11,7 @@ use core::fmt;
 use core::ops::Deref;
 
 use crate::rules::{Rule, Rules};
-use crate::{Ballot, MEMBERS_MAX, NodeId};
+use crate::{Ballot, Cell, MEMBERS_MAX, NodeId, Sets};
 
 /// The longest address of a member, in bytes.
 pub const ADDRESS_BYTES_MAX: usize = 255;
@@ -266,6 +266,15 @@ impl Configuration {
     #[must_use]
     pub fn past(&self) -> &[(NodeId, Birth)] {
         &self.past
+    }
+
+    /// The cell of this epoch: its sets, and the other values of a cell as they were.
+    #[must_use]
+    pub fn cell(&self, cell: &Cell) -> Cell {
+        let ids = |set: &Members| set.iter().map(|member| member.node).collect::<Vec<_>>();
+        let (old, new) = (ids(&self.old), self.new.as_ref().map(ids).unwrap_or_default());
+        let sets = Sets { old: &old, new: &new };
+        cell.in_epoch(self.epoch, self.era, sets).expect("sets are checked")
     }
 
     /// Whether there are two sets.

@@ -6,7 +6,7 @@
 use core::time::Duration;
 
 use crate::rules::{Rule, Rules};
-use crate::{Instant, Ttl};
+use crate::{Ballot, Instant, Ttl};
 
 /// The numbers that a node keeps on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -15,6 +15,15 @@ pub struct Record {
     pub ballot_ceiling: u64,
     /// No longer lease may be live; `None` if no lease may be.
     pub lease_ceiling: Option<Ttl>,
+}
+
+impl Record {
+    /// W2: the `ballot_ceiling` that is written with a configuration. So no ballot above its floor
+    /// has to wait for the disk.
+    #[must_use]
+    pub const fn above(floor: Ballot) -> u64 {
+        floor.counter().saturating_add(BALLOT_BLOCK)
+    }
 }
 
 /// Ballots that are reserved at a time: a second or two of the heaviest load, and one second of
@@ -146,8 +155,16 @@ impl Ceilings {
             return false;
         }
         self.writing = None;
-        self.durable = record;
+        let ballot_ceiling = record.ballot_ceiling.max(self.durable.ballot_ceiling);
+        self.durable = Record { ballot_ceiling, ..record };
         true
+    }
+
+    /// W2: this ballot ceiling is on disk already. The disk never gets a lower one.
+    pub(crate) fn raised(&mut self, ballot_ceiling: u64) {
+        for record in [&mut self.durable, &mut self.wanted] {
+            record.ballot_ceiling = record.ballot_ceiling.max(ballot_ceiling);
+        }
     }
 
     /// The last record that was confirmed to be on disk.
