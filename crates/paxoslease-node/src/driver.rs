@@ -271,6 +271,9 @@ impl Driver {
                 return Ok(());
             }
             FrameKind::Hello => return Err("it greeted twice".to_owned()),
+            FrameKind::Membership => {
+                return Err("it asked about members, and this node has a fixed list".to_owned());
+            }
             // The peer stops; or it greeted before it had read our greeting, and refuses us now.
             FrameKind::Farewell => return Err(refusal_of(frame)),
         }

@@ -1,6 +1,6 @@
 //! Why bytes from a peer do not decode as a frame, message, hello or farewell.
 
-use paxoslease_core::{Ballot, CellError, Drift, TextError};
+use paxoslease_core::{Ballot, CellError, ChangeError, Drift, NodeId, TextError};
 
 use crate::{FRAME_LEN_MAX, FrameKind, VERSION};
 
@@ -54,9 +54,16 @@ pub enum DecodeError {
     Promised(u64),
     #[error("{0} is not a valid fence")]
     Tenure(u64),
-    /// A lease in a snapshot has flags that this version does not know.
+    /// A lease in a snapshot, or a field that may be absent, has flags that are not known.
     #[error("unknown flags {0:#04x}")]
     Flags(u8),
+    #[error("invalid configuration: {0}")]
+    Configuration(#[source] ChangeError),
+    /// A value has one encoding, so members are in the order of their ids.
+    #[error("member {0} is not in the order of ids")]
+    MembersUnordered(NodeId),
+    #[error("the {0} is not valid UTF-8")]
+    NotUtf8(&'static str),
     #[error("invalid cell name: {0}")]
     CellName(#[source] TextError),
     /// The id of the greeting node is not valid.

@@ -37,6 +37,8 @@ pub enum FrameKind {
     Ping = 4,
     /// Answers a Ping: [`crate::Heartbeat`].
     Pong = 5,
+    /// A message about the members of the cell: [`crate::decode_membership`].
+    Membership = 6,
 }
 
 impl FrameKind {
@@ -55,6 +57,7 @@ impl FrameKind {
             3 => Some(Self::Farewell),
             4 => Some(Self::Ping),
             5 => Some(Self::Pong),
+            6 => Some(Self::Membership),
             _ => None,
         }
     }

@@ -9,7 +9,7 @@
 //! | 4 | length of all that follows, at most [`FRAME_LEN_MAX`] - 4 |
 //! | 2 | magic, `PL` |
 //! | 1 | [`VERSION`] |
-//! | 1 | [`FrameKind`]: messages, hello, farewell, ping or pong |
+//! | 1 | [`FrameKind`]: messages, hello, farewell, ping, pong or membership |
 //!
 //! A frame of messages goes on with its sender (2 bytes) and the sender's ballot counter (8), then
 //! messages to the end. Ballots, tenures and queries take 8 bytes and ttls 4: loading a fixed
@@ -57,6 +57,7 @@ mod farewell;
 mod frame;
 mod heartbeat;
 mod hello;
+mod membership;
 mod message;
 mod record;
 pub mod resp;
@@ -71,6 +72,7 @@ pub use frame::{
 };
 pub use heartbeat::Heartbeat;
 pub use hello::{CellName, Differ, Hello, Refused};
+pub use membership::{decode_membership, encode_membership};
 pub use message::MESSAGE_LEN_MAX;
 pub use record::{RECORD_LEN, StableError, decode_record, encode_record};
 pub use shard::ShardId;

@@ -3,6 +3,7 @@
 
 mod frames;
 mod hello;
+mod membership;
 mod resp;
 mod samples;
 mod stable;
