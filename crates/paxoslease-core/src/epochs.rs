@@ -12,6 +12,7 @@ use crate::protocol::proposer::{Env, InFlight, Owner, Proposer};
 use crate::protocol::register::Answer;
 use crate::protocol::round::{Phase, Step};
 use crate::rules::Rule;
+use crate::standing::entries::Entries;
 use crate::storage::Slot;
 use crate::{Ballot, Cell, Config, Instant, MemberSet, Record, Refusal, Reply, Request, Shard};
 
@@ -65,9 +66,7 @@ impl Shard {
     /// belief in such a lease may outlast the wait of C6.
     #[must_use]
     pub fn standing_left(&self) -> usize {
-        let is_member = self.own.is_some_and(|own| self.config.cell.old_set().contains(own));
-        let acceptor = self.acceptor.as_ref().filter(|_| is_member && self.config.cell.is_joint());
-        acceptor.map_or(0, |acceptor| acceptor.standing.unmoved())
+        self.acceptor.as_ref().map_or(0, |acceptor| acceptor.standing.unmoved())
     }
 
     /// C9, E3: a node that is no member answers nothing. In a joint epoch only members of the old
@@ -158,8 +157,14 @@ impl Acceptor {
         }
         if config.cell.is_joint() {
             self.table.undate();
-            self.standing.begin_moving(config, now);
         }
+        let own = config.cell.member(config.node);
+        if own.is_none() {
+            // C9: it renews nothing any more.
+            self.standing = Entries::default();
+        }
+        let is_old = own.is_some_and(|own| config.cell.old_set().contains(own));
+        self.standing.begin_epoch(config, now, is_old && config.cell.is_joint());
     }
 
     /// E1: a Propose or Heal that was accepted dates the record. Only in a joint epoch is that
@@ -216,6 +221,9 @@ impl Proposer {
     /// J2, J3: a renewal begins again with a fresh ballot, unless it has won.
     #[cold]
     pub(crate) fn renew_again(&mut self, env: &mut Env<'_>, now: Instant, ballot: Ballot) {
+        if self.rounds.get(&ballot).is_some_and(|flight| self.is_released(flight.round.tenure)) {
+            return self.not_held(env, ballot);
+        }
         if let Some((round, renewal)) = self.forget_renewal(ballot)
             && round.phase != Phase::Renewed
         {
@@ -262,7 +270,8 @@ impl Proposer {
         } else {
             self.go_on(env, now, before);
         }
-        self.release_again(env);
+        self.release_again(env, before);
+        self.hear_again();
         self.inspect_again(env);
         self.stand_again(env);
         self.retry_waiters(env, now);

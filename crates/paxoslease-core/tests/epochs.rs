@@ -72,6 +72,26 @@ fn a_request_that_waits_keeps_its_place_when_members_change() {
     assert!(cell.granted(3).is_none());
 }
 
+/// Sets the end of the lease that was granted last.
+fn stand(cell: &mut TestCell, id: u16, token: u64, lasts: Lasts) {
+    let (now, tenure) = (cell.now, cell.last_granted());
+    cell.shard(id).stand(now, Token(token), name(NAME), tenure, lasts).expect("in bounds");
+    cell.collect();
+    cell.settle();
+}
+
+/// Passes time in steps of 10 ms, and delivers everything.
+fn live(cell: &mut TestCell, span: Duration) {
+    for _ in 0..span.as_millis() / 10 {
+        cell.pass(Duration::from_millis(10));
+        cell.settle();
+    }
+}
+
+fn standing_left(cell: &mut TestCell, ids: &[u16]) -> Vec<usize> {
+    ids.iter().map(|id| cell.shard(*id).standing_left()).collect()
+}
+
 /// C10: such a lease may be believed for longer than any wait, so the new set has to store it
 /// first.
 #[test]
@@ -105,4 +125,120 @@ fn a_standing_lease_holds_up_the_end_of_a_change() {
     cell.acquire_for(1, 3, NO_WAIT, TTL);
     cell.settle();
     assert!(matches!(cell.answers(3)[..], [Event::Denied { .. }]));
+}
+
+#[test]
+fn every_old_member_learns_that_a_standing_lease_has_moved() {
+    let mut cell = TestCell::new(3, 4);
+    adopt(&mut cell, 1, 0, &[1, 2, 3], &[4, 5, 6]);
+    cell.acquire_for(7, 1, NO_WAIT, TTL);
+    cell.settle();
+    // In the joint epoch the lease begins to stand, and then gets another end.
+    for (token, lasts) in [(2, Lasts::FOREVER), (3, Lasts::from_millis(86_400_000).expect("ms"))] {
+        stand(&mut cell, 7, token, lasts);
+        live(&mut cell, Duration::from_secs(1));
+        assert!(matches!(cell.answers(token)[..], [Event::Stood { .. }]));
+        live(&mut cell, Duration::from_secs(20));
+        assert_eq!(standing_left(&mut cell, &[1, 2, 3]), [0, 0, 0]);
+    }
+}
+
+#[test]
+fn a_lease_from_before_the_change_can_begin_to_stand() {
+    let mut cell = TestCell::new(3, 4);
+    cell.acquire_for(7, 1, NO_WAIT, Duration::from_secs(60));
+    cell.settle();
+    adopt(&mut cell, 1, 0, &[1, 2, 3], &[4, 5, 6]);
+    stand(&mut cell, 7, 2, Lasts::FOREVER);
+    live(&mut cell, Duration::from_secs(2));
+    assert!(matches!(cell.answers(2)[..], [Event::Stood { .. }]), "{:?}", cell.answers(2));
+}
+
+#[test]
+fn an_end_that_the_record_outlives_still_has_to_move() {
+    let mut cell = TestCell::new(1, 1);
+    cell.acquire_for(1, 1, NO_WAIT, TTL);
+    stand(&mut cell, 1, 2, Lasts::from_millis(60_000).expect("ms"));
+    adopt(&mut cell, 1, 0, &[1], &[2]);
+    for _ in 0..590 {
+        cell.pass(Duration::from_millis(100));
+        cell.letters.clear();
+        assert_eq!(cell.shard(1).standing_left(), 1, "node 2 has heard nothing");
+    }
+    cell.pass(Duration::from_secs(2));
+    assert_eq!(cell.shard(1).standing_left(), 0, "the lease is over");
+}
+
+/// An undated record would end with the change, although its acceptor counted.
+#[test]
+fn a_relayed_end_dates_the_record() {
+    let mut cell = TestCell::new(3, 2);
+    cell.acquire_for(5, 1, NO_WAIT, TTL);
+    cell.settle();
+    stand(&mut cell, 5, 2, Lasts::FOREVER);
+    adopt(&mut cell, 1, 0, &[1, 2, 3], &[1, 2, 4]);
+    // No Heal reaches node 2.
+    for _ in 0..100 {
+        cell.pass(Duration::from_millis(10));
+        while !cell.letters.is_empty() {
+            let letter = cell.letters.remove(0);
+            if letter.to != node(2) || letter.kind() != "Heal" {
+                let _ = cell.deliver(&letter);
+            }
+        }
+    }
+    let tenure = cell.last_granted();
+    adopt(&mut cell, 2, 1, &[1, 2, 4], &[]);
+    assert_eq!(cell.live(2), Some(tenure));
+}
+
+#[test]
+fn a_removed_member_has_nothing_to_wake_up_for() {
+    let mut cell = TestCell::new(1, 1);
+    cell.acquire_for(1, 1, NO_WAIT, TTL);
+    stand(&mut cell, 1, 2, Lasts::FOREVER);
+    adopt(&mut cell, 1, 0, &[1], &[2]);
+    live(&mut cell, Duration::from_secs(5));
+    adopt(&mut cell, 2, 1, &[2], &[]);
+    live(&mut cell, Duration::from_secs(5));
+    assert_eq!(cell.shard(1).poll_timeout(), None);
+    assert_eq!(cell.shard(1).standing_count(), 0);
+}
+
+#[test]
+fn a_release_during_a_change_says_that_the_lease_was_held() {
+    let mut cell = TestCell::new(3, 1);
+    cell.acquire_for(4, 1, NO_WAIT, TTL);
+    cell.settle();
+    let tenure = cell.last_granted();
+    cell.release(4, 2, tenure);
+    // Nodes 1 and 2 release it, and one of their answers arrives.
+    for letter in cell.take(|letter| letter.to != node(3)) {
+        cell.deliver(&letter).expect("a member");
+    }
+    let answers = cell.take(|letter| letter.to == node(4));
+    cell.deliver(&answers[0]).expect("a member");
+    cell.letters.clear();
+    adopt(&mut cell, 1, 0, &[1, 2, 3], &[]);
+    live(&mut cell, Duration::from_secs(3));
+    assert!(matches!(cell.answers(2)[..], [Event::Released { held: true, confirmed: true, .. }]));
+}
+
+#[test]
+fn a_renewal_does_not_outlive_a_release_through_another_node() {
+    let mut cell = TestCell::new(3, 2);
+    cell.acquire_for(5, 1, NO_WAIT, TTL);
+    cell.settle();
+    let (now, tenure) = (cell.now, cell.last_granted());
+    let renew = Renew { token: Token(2), name: name(NAME), holder: Holder::NONE, tenure, ttl: TTL };
+    cell.shard(1).renew(now, renew).expect("in bounds");
+    cell.collect();
+    cell.letters.clear();
+    cell.release(5, 3, tenure);
+    for letter in cell.take(|letter| letter.to == node(1)) {
+        cell.deliver(&letter).expect("a member");
+    }
+    cell.letters.clear();
+    adopt(&mut cell, 1, 0, &[1, 2, 3], &[]);
+    assert!(matches!(cell.answers(2)[..], [Event::NotHeld { .. }]), "{:?}", cell.answers(2));
 }

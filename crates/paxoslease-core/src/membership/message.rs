@@ -140,7 +140,8 @@ pub struct StableConfiguration {
 /// Work for the node, or the answer to an administrator.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum MembershipEvent {
-    /// Make this durable in one write, with a `ballot_ceiling` of at least its floor (W2). Then
+    /// Make this durable in one write, with a `ballot_ceiling` of at least
+    /// [`Record::above`](crate::Record::above) its floor (W2), which no later write lowers. Then
     /// call [`record_written`](crate::Decider::record_written). One write is in progress at a time.
     Persist(StableConfiguration),
     /// Every shard changes over to this configuration (C2). Then call

@@ -130,7 +130,9 @@ impl Acceptor {
         }
         if let Some(Standing { lasts, version }) = standing {
             let expires_at = now.after(remaining.as_duration());
+            // An end that was learnt has a version below that of every operation.
             let is_relayed = version == Ballot::ZERO;
+            let version = if is_relayed { tenure.ballot() } else { version };
             let stand = Stand { tenure, version, lasts, is_relayed };
             let (_, until) = self.standing.stand(config, now, slot, expires_at, stand);
             self.table.entry_mut(slot).register.exist_until(until);
@@ -370,6 +372,10 @@ impl Acceptor {
         let bar = register.bar(self.floor);
         let (version, until) = self.standing.stand(config, now, slot, live.expires_at, stand);
         register.exist_until(until);
+        if stand.is_relayed && config.cell.is_joint() {
+            // C10: a member relays only after a renewal that won in this epoch, as with a Heal.
+            self.table.date(slot);
+        }
         Some(version.max(bar))
     }
 

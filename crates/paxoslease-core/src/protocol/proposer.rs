@@ -232,11 +232,18 @@ impl Proposer {
     /// of this node shares a member with any set that is large enough.
     pub(crate) fn heard_counter(&mut self, env: &Env<'_>, member: MemberSet) {
         let Some(hold) = &mut self.ballot_hold else { return };
-        hold.heard = hold.heard.with(member);
         let cell = env.cell();
+        hold.heard = hold.heard.with(member.within(cell.old_set()));
         let enough = cell.old_set().len() - cell.quorum() + 1;
         if hold.heard.len() >= enough {
             self.ballot_hold = None;
+        }
+    }
+
+    /// The members of another epoch have to tell their counters.
+    pub(crate) fn hear_again(&mut self) {
+        if let Some(hold) = &mut self.ballot_hold {
+            hold.heard = MemberSet::EMPTY;
         }
     }
 

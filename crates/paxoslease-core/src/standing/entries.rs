@@ -15,6 +15,9 @@ use crate::{Ballot, Cell, Config, Instant, Lasts, MemberSet, Standing, Tenure};
 /// The most released tenures that are remembered; beyond that, the oldest is forgotten.
 const ENDED_MAX: usize = 1 << 12;
 
+/// The time between two renewals of leases that move to a new set.
+const MOVE_SPACING: Duration = Duration::from_micros(100);
+
 /// The shortest time between two looks at a lease.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
@@ -62,6 +65,8 @@ pub(crate) struct Entries {
     wake_next_at: Instant,
     /// Tenures that were released a short time ago, and until when they are not healed.
     ended: VecDeque<(Instant, Tenure)>,
+    /// C10: whether this node has to see every lease stored by the new set.
+    is_moving: bool,
     /// C10: the leases whose ends were relayed in this joint epoch, by the versions of the ends.
     relayed: BTreeMap<Ballot, Slot>,
 }
@@ -75,6 +80,7 @@ impl Default for Entries {
             end_next_at: Instant::MAX,
             wake_next_at: Instant::MAX,
             ended: VecDeque::new(),
+            is_moving: false,
             relayed: BTreeMap::new(),
         }
     }
@@ -143,6 +149,9 @@ impl Entries {
         self.put(slot, entry);
         // The first renewal comes early, so that a member that missed the grant is healed soon.
         self.arm(config, now, slot, if stored.is_some() { 2 } else { 8 });
+        if self.is_moving {
+            self.spread_soon(config, now, slot);
+        }
         (version, entry.exists_until())
     }
 
@@ -267,7 +276,7 @@ impl Entries {
     /// its end.
     pub(crate) fn arm_at(&mut self, slot: Slot, at: Instant) {
         if let Some(entry) = self.by_slot.get(&slot).copied() {
-            let is_covered = entry.ends_at <= entry.record_ends_at;
+            let is_covered = entry.ends_at <= entry.record_ends_at && !self.must_move(&entry);
             let renew_at = if is_covered { Instant::MAX } else { at };
             let (seen, is_urgent) = (entry.record_ends_at, false);
             self.put(slot, Entry { renew_at, seen, is_urgent, ..entry });
@@ -282,16 +291,27 @@ impl Entries {
         }
     }
 
-    /// C10: a joint epoch begins. This node renews every lease soon and relays its end.
-    pub(crate) fn begin_moving(&mut self, config: &Config, now: Instant) {
+    /// C10: an epoch begins. In a joint one, a member of the old set renews every lease soon and
+    /// relays its end: `is_moving`.
+    pub(crate) fn begin_epoch(&mut self, config: &Config, now: Instant, is_moving: bool) {
+        self.is_moving = is_moving;
         self.relayed.clear();
         let slots: Vec<Slot> = self.by_slot.keys().copied().collect();
+        let mut at = now;
         for slot in slots {
             if let Some(entry) = self.by_slot.get_mut(&slot) {
                 (entry.moved_to, entry.is_moved) = (MemberSet::EMPTY, false);
             }
-            self.spread_soon(config, now, slot);
+            if is_moving {
+                self.spread_soon(config, at, slot);
+                at = at.after(MOVE_SPACING);
+            }
         }
+    }
+
+    /// C10: whether a lease has to be renewed and its end relayed, even if a peer renewed it.
+    pub(crate) const fn must_move(&self, entry: &Entry) -> bool {
+        self.is_moving && !entry.is_moved
     }
 
     /// C10: the end of a lease was relayed to the new set.
@@ -310,10 +330,9 @@ impl Entries {
         }
     }
 
-    /// C10: the leases that stand beyond their records, and that the new set may not store.
+    /// C10: the leases that the new set may not store.
     pub(crate) fn unmoved(&self) -> usize {
-        let stands = |entry: &&Entry| entry.ends_at > entry.record_ends_at;
-        self.by_slot.values().filter(stands).filter(|entry| !entry.is_moved).count()
+        self.by_slot.values().filter(|entry| self.must_move(entry)).count()
     }
 
     fn put(&mut self, slot: Slot, entry: Entry) {

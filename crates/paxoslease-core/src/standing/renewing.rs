@@ -15,6 +15,8 @@ const BASE_MAX: Ttl = match Ttl::from_millis(15_000) {
 };
 /// The most renewals of standing leases that a shard has in flight.
 const RENEWALS_MAX: usize = 1024;
+/// A lease that the new set may not store is renewed again after this time (C10).
+const MOVE_AGAIN: Duration = Duration::from_secs(2);
 /// The pause before a renewal is begun that had no room, or no ballot.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -101,7 +103,8 @@ impl Shard {
                 acceptor.standing.remove(slot);
                 continue;
             };
-            if !entry.is_due() {
+            let must_move = acceptor.standing.must_move(&entry);
+            if !entry.is_due() && !must_move {
                 acceptor.standing.arm(&self.config, now, slot, 2);
                 continue;
             }
@@ -120,7 +123,11 @@ impl Shard {
             if let Some(acceptor) = &mut self.acceptor
                 && acceptor.standing.get(slot, tenure).is_some()
             {
-                acceptor.standing.arm(&self.config, now, slot, 2);
+                if must_move {
+                    acceptor.standing.arm_at(slot, now.after(MOVE_AGAIN));
+                } else {
+                    acceptor.standing.arm(&self.config, now, slot, 2);
+                }
             }
         }
     }

@@ -254,10 +254,11 @@ impl Proposer {
         }
     }
 
-    /// J3: the members of another epoch have to confirm.
-    pub(crate) fn release_again(&mut self, env: &mut Env<'_>) {
+    /// J3: the members of another epoch have to confirm. Who stored the tenure stays known.
+    pub(crate) fn release_again(&mut self, env: &mut Env<'_>, before: &Cell) {
         for releasing in self.releases.values_mut() {
-            (releasing.confirmed, releasing.held_by) = (MemberSet::EMPTY, MemberSet::EMPTY);
+            releasing.confirmed = MemberSet::EMPTY;
+            releasing.held_by = before.moved(releasing.held_by, env.cell());
         }
         self.resend_releases(env, env.cell().everyone());
     }

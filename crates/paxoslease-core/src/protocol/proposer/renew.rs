@@ -125,7 +125,7 @@ impl Proposer {
     }
 
     /// No majority has the tenure any more, so it is over.
-    fn not_held(&mut self, env: &mut Env<'_>, ballot: Ballot) {
+    pub(crate) fn not_held(&mut self, env: &mut Env<'_>, ballot: Ballot) {
         let Some((round, renewal)) = self.forget_renewal(ballot) else { return };
         self.answer_not_held(env, renewal, round.tenure);
     }
