@@ -535,7 +535,8 @@ impl World {
 
     /// Removes the answers that a step of this node made stale.
     fn forget_answers(&self, state: &mut State, node: usize, before: u32) {
-        let (before, after) = (&self.nodes.views[before as usize], self.view(state, node));
+        let before = &self.nodes.views[before as usize];
+        let after = &self.nodes.views[state.nodes[node] as usize];
         if before.rounds == after.rounds
             && before.counter == after.counter
             && before.releases == after.releases
@@ -543,18 +544,23 @@ impl World {
         {
             return;
         }
+        self.forget(state, |packet| {
+            let is_answer = usize::from(packet.to) == node && packet.answers.is_some();
+            is_answer
+                && matches!(self.nodes.content(packet.content), Message::Reply(reply)
+                    if !self.counts(after, packet.from, reply))
+        });
+    }
+
+    /// Removes messages that can have no effect any more.
+    fn forget(&self, state: &mut State, is_stale: impl Fn(&Packet) -> bool) {
         for word in 0..NET_WORDS {
             let mut bits = state.net[word];
             while bits != 0 {
                 let bit = bits & bits.wrapping_neg();
                 bits &= bits - 1;
                 let packet = self.packets[word * 64 + bit.trailing_zeros() as usize];
-                if usize::from(packet.to) != node || packet.answers.is_none() {
-                    continue;
-                }
-                if let Message::Reply(reply) = self.nodes.content(packet.content)
-                    && !self.counts(after, packet.from, reply)
-                {
+                if is_stale(&packet) {
                     state.net[word] &= !bit;
                     let sum = &mut state.net_sums[usize::from(packet.acceptor)];
                     *sum = sum.wrapping_sub(packet.identity);

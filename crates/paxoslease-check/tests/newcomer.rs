@@ -16,7 +16,7 @@ fn renewed_by_newcomer(rules: Rules) -> bool {
         ttl: ttl(TTL),
         holder: Holder::NONE,
     };
-    cell.tell(3, 5, Message::Request(propose)).expect("nobody holds it");
+    cell.tell(3, 5, Message::Request(propose)).expect("the name is free");
     cell.letters.clear();
     let epochs: [(u32, u32, &[NodeId], &[NodeId]); 3] = [
         (1, 0, &[node(1), node(2), node(3)], &[node(1)]),

@@ -34,7 +34,7 @@ fn a_lease_moves_to_three_new_members() {
     let mut cell = TestCell::new(3, 4);
     cell.acquire_for(7, 1, NO_WAIT, TTL);
     cell.settle();
-    let tenure = cell.granted(1).expect("nobody holds it");
+    let tenure = cell.granted(1).expect("the name is free");
     adopt(&mut cell, 1, 0, &[1, 2, 3], &[4, 5, 6]);
     assert!([4, 5, 6].into_iter().all(|id| cell.live(id).is_none()), "nothing is copied");
     assert!(renew(&mut cell, 7, 2, tenure));
@@ -58,7 +58,7 @@ fn a_request_that_waits_keeps_its_place_when_members_change() {
     let mut cell = TestCell::new(1, 2);
     cell.acquire_for(3, 1, NO_WAIT, TTL);
     cell.settle();
-    let held = cell.granted(1).expect("nobody holds it");
+    let held = cell.granted(1).expect("the name is free");
     cell.acquire_for(3, 2, Duration::from_secs(60), TTL);
     cell.acquire_for(3, 3, Duration::from_secs(60), TTL);
     cell.settle();

@@ -6,7 +6,7 @@
 
 use paxoslease_core::{Belief, Members, Rule};
 
-use super::{Harm, NET_WORDS, State, Step, World};
+use super::{Harm, State, Step, World};
 use crate::node::{Change, Configured, Input, at};
 
 impl World {
@@ -78,19 +78,11 @@ impl World {
 
     /// Removes the messages that a node drops in its new epoch.
     pub(super) fn forget_epochs(&self, state: &mut State, node: usize) {
-        for word in 0..NET_WORDS {
-            let mut bits = state.net[word];
-            while bits != 0 {
-                let bit = bits & bits.wrapping_neg();
-                bits &= bits - 1;
-                let packet = self.packets[word * 64 + bit.trailing_zeros() as usize];
-                if usize::from(packet.to) == node && self.is_past(state, node, packet.epoch) {
-                    state.net[word] &= !bit;
-                    let sum = &mut state.net_sums[usize::from(packet.acceptor)];
-                    *sum = sum.wrapping_sub(packet.identity);
-                }
-            }
-        }
+        let epoch = self.epoch(state, node);
+        let is_checked = self.bounds.rules.on(Rule::MessagesOfOwnEpochOnly);
+        self.forget(state, |packet| {
+            is_checked && usize::from(packet.to) == node && packet.epoch < epoch
+        });
     }
 
     /// No lease is lost: whatever is believed could be renewed now, if all nodes adopted the last

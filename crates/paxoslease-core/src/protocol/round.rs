@@ -232,8 +232,8 @@ impl Round {
         if lost && !self.refused.is_empty() { Step::Lost } else { Step::Wait }
     }
 
-    /// Whether this is a renewal that won and has nobody left to heal. In a joint epoch, step 2 has
-    /// healed everybody.
+    /// Whether this is a renewal that won and has no acceptor left to heal. In a joint epoch, step
+    /// 2 has healed all of them.
     pub(crate) fn is_done(&self, cell: &Cell) -> bool {
         let answered = self.accepted.with(self.refused);
         self.phase == Phase::Renewed && (answered.contains(cell.old_set()) || cell.is_joint())
