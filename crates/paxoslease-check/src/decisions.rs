@@ -210,7 +210,6 @@ fn members(ids: &[u16], births: &[u8; NODES_MAX]) -> Members {
         node: id(*node),
         birth: Birth(births[usize::from(*node) - 1].into()),
         peer: format!("n{node}").into(),
-        client: "".into(),
     };
     Members::new(ids.iter().map(member).collect()).expect("bounds have valid sets")
 }

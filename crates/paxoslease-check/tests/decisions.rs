@@ -179,7 +179,6 @@ fn members(ids: &[u16]) -> Members {
         node: id(*node),
         birth: Birth((*node).into()),
         peer: format!("n{node}").into(),
-        client: "".into(),
     };
     Members::new(ids.iter().map(member).collect()).expect("valid")
 }

@@ -229,7 +229,8 @@ impl Cell {
     }
 
     /// Whether `set` has a majority of the old set, and of the new one in a joint epoch.
-    pub(crate) fn is_quorum(&self, set: MemberSet) -> bool {
+    #[must_use]
+    pub fn is_quorum(&self, set: MemberSet) -> bool {
         set.within(self.old_set).len() >= self.quorum() && self.is_stored_by(set)
     }
 

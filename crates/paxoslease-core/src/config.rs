@@ -9,8 +9,11 @@ use crate::{Cell, NodeId};
 /// A shard's settings. Only `cell` must be the same on all nodes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Config {
-    /// This node. It is an acceptor if the cell lists it; otherwise it only proposes.
+    /// This node. It is an acceptor if the cell lists it and it votes; otherwise it only proposes.
     pub node: NodeId,
+    /// Whether this node is the member that the cell lists under its id. It is not before its cell
+    /// is founded (U2).
+    pub votes: bool,
     /// The cell, the same on all its nodes.
     pub cell: Cell,
     /// Seed of all random delays and of the hashes of names.
@@ -84,6 +87,7 @@ impl Config {
     pub const fn new(node: NodeId, cell: Cell, seed: u64) -> Self {
         Self {
             node,
+            votes: true,
             cell,
             seed,
             direct_rounds: true,

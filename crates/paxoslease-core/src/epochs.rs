@@ -33,7 +33,9 @@ impl Shard {
 
     /// C2: changes over to a decided configuration with a higher epoch, whether or not it lists
     /// this node. The configuration is on disk already, with a `ballot_ceiling` of at least
-    /// [`Record::above`] its floor (W2). An epoch that is not higher changes nothing.
+    /// [`Record::above`] its floor (W2). An epoch that is not higher changes nothing. If the
+    /// configuration lists the id of this node, it lists its birth: [`crate::Decider`] adopts no
+    /// other.
     pub fn adopt(&mut self, now: Instant, cell: Cell, floor: Ballot) {
         let before = self.config.cell;
         if cell.epoch() <= before.epoch() {
@@ -41,6 +43,7 @@ impl Shard {
         }
         self.end_standing(now);
         self.config.cell = cell.with_rules(self.config.rules);
+        self.config.votes = true;
         self.own = cell.member(self.config.node);
         // What was sent, or waited for the disk, belongs to the epoch before.
         self.deferred.clear();

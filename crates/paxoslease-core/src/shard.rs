@@ -188,7 +188,7 @@ impl Shard {
         } else {
             Ballot::ZERO
         };
-        let own = config.cell.member(config.node);
+        let own = config.cell.member(config.node).filter(|_| config.votes);
         let has_forgotten = hold_until.is_some();
         let acceptor = Acceptor::new(config.seed, floor, quarantine_until, has_forgotten);
         let acceptor = own.is_some().then_some(acceptor);
@@ -218,8 +218,8 @@ impl Shard {
     pub fn stop(mut self, now: Instant) -> Option<Snapshot> {
         self.end_standing(now);
         let allowed = !self.config.rules.on(Rule::NoSnapshotFromQuarantine);
-        let acceptor = self.acceptor?;
-        (allowed || !acceptor.is_quarantined(now)).then_some(Snapshot { acceptor, now })
+        let (acceptor, epoch) = (self.acceptor?, self.config.cell.epoch());
+        (allowed || !acceptor.is_quarantined(now)).then_some(Snapshot { acceptor, now, epoch })
     }
 
     /// Requests a lease. The answer is [`Event::Granted`], [`Event::Denied`] or

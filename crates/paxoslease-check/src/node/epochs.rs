@@ -33,7 +33,7 @@ fn birth(node: NodeId) -> Birth {
 fn members(set: &[u8]) -> Members {
     let member = |node: &u8| {
         let node = node_id(usize::from(*node));
-        Member { node, birth: birth(node), peer: "peer".into(), client: "".into() }
+        Member { node, birth: birth(node), peer: "peer".into() }
     };
     Members::new(set.iter().map(member).collect()).expect("valid sets")
 }

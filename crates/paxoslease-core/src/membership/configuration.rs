@@ -35,8 +35,6 @@ pub struct Member {
     pub birth: Birth,
     /// Where other nodes reach it.
     pub peer: Arc<str>,
-    /// Where clients reach it; empty if that is not known.
-    pub client: Arc<str>,
 }
 
 /// A set of 1 to 9 members, in the order of their ids.
@@ -56,9 +54,8 @@ impl Members {
         if let Some(pair) = members.windows(2).find(|pair| pair[0].node == pair[1].node) {
             return Err(ChangeError::ListedTwice(pair[0].node));
         }
-        let is_bad = |member: &&Member| {
-            member.peer.is_empty() || member.peer.len().max(member.client.len()) > ADDRESS_BYTES_MAX
-        };
+        let is_bad =
+            |member: &&Member| member.peer.is_empty() || member.peer.len() > ADDRESS_BYTES_MAX;
         match members.iter().find(is_bad) {
             Some(member) => Err(ChangeError::Address(member.node)),
             None => Ok(Self(members.into())),
@@ -121,7 +118,7 @@ pub enum ChangeError {
     MemberCount(usize),
     /// An id is listed twice.
     ListedTwice(NodeId),
-    /// A peer address is empty, or an address is too long.
+    /// An address is empty or too long.
     Address(NodeId),
     /// An id was used with another birth.
     DiskLost(NodeId),
@@ -155,11 +152,9 @@ impl fmt::Display for ChangeError {
                 write!(f, "a cell has 1 to {MEMBERS_MAX} members, not {count}: list fewer")
             }
             Self::ListedTwice(node) => write!(f, "node {node} is listed twice: list it once"),
-            Self::Address(node) => write!(
-                f,
-                "node {node} needs a peer address, and addresses have at most \
-                 {ADDRESS_BYTES_MAX} bytes"
-            ),
+            Self::Address(node) => {
+                write!(f, "node {node} needs an address of 1 to {ADDRESS_BYTES_MAX} bytes")
+            }
             Self::DiskLost(node) => {
                 write!(f, "node {node} lost the disk it was a member with: give it a new id")
             }

@@ -82,7 +82,7 @@ impl Decider {
     ) -> Result<(), ChangeError> {
         let configuration = &self.stable.configuration;
         configuration.after(&change, Ballot::ZERO)?;
-        if !configuration.is_voter(self.config.rules, self.own()) {
+        if !self.is_voter() {
             return Err(ChangeError::NotMember);
         }
         if self.round.as_ref().is_some_and(|round| round.token.is_some()) {
@@ -320,7 +320,7 @@ impl Decider {
     pub(super) fn set_tick(&mut self, now: Instant) {
         let configuration = &self.stable.configuration;
         let place = configuration.old().iter().position(|member| member.node == self.config.node);
-        let is_voter = configuration.is_voter(self.config.rules, self.own());
+        let is_voter = self.is_voter();
         self.abort_at = now.after(self.config.patience);
         self.tick_at = match place {
             _ if self.spreads => Some(now),
@@ -405,7 +405,8 @@ impl Decider {
                 return Some(self.config.birth);
             }
             let heard = self.heard.get(&member.node)?;
-            (now.since(heard.at) <= STATE_AGE_MAX && heard.state.epoch == 0).then_some(heard.birth)
+            let is_fresh = now.since(heard.at) <= STATE_AGE_MAX;
+            (is_fresh && heard.state.epoch == 0 && heard.state.voting).then_some(heard.birth)
         };
         let told = |member: &Member| Some(Member { birth: birth(member)?, ..member.clone() });
         let members = list.iter().map(told).collect::<Option<Vec<_>>>()?;
@@ -449,8 +450,7 @@ impl Decider {
         let asked =
             configuration.members().chain(candidates.into_iter().flat_map(|set| set.iter()));
         let receivers = asked.map(|member| member.node).collect();
-        let (leads, candidates) = (self.leads, candidates.cloned());
-        self.send_all(receivers, &MembershipMessage::Poll { epoch, leads, candidates });
+        self.send_all(receivers, &MembershipMessage::Poll { epoch, leads: self.leads });
     }
 
     const fn next_epoch(&self) -> u32 {

@@ -25,8 +25,11 @@ const STANDING_WAIT: Duration = Duration::from_secs(1);
 pub struct DeciderConfig {
     /// This node.
     pub node: NodeId,
-    /// The birth of its data_dir. Not [`Birth::UNKNOWN`].
+    /// The birth of its data_dir; [`Birth::UNKNOWN`] for a node without one, which never votes.
     pub birth: Birth,
+    /// Whether this node founds the cell with the list of epoch 0 (U2). If not, that list is for
+    /// first contact only.
+    pub founds: bool,
     /// The assumptions about the clocks of the cell.
     pub drift: Drift,
     /// A change is aborted when no majority of the new set votes for this long (C7).
@@ -42,7 +45,7 @@ impl DeciderConfig {
     #[must_use]
     pub const fn new(node: NodeId, birth: Birth, drift: Drift, seed: u64) -> Self {
         let patience = Duration::from_secs(2);
-        Self { node, birth, drift, patience, seed, rules: Rules::ALL }
+        Self { node, birth, founds: true, drift, patience, seed, rules: Rules::ALL }
     }
 }
 
@@ -149,6 +152,17 @@ impl Decider {
     #[must_use]
     pub fn heard(&self, node: NodeId) -> Option<(Birth, &PeerState)> {
         self.heard.get(&node).map(|heard| (heard.birth, &heard.state))
+    }
+
+    /// Forgets every State, so that [`Self::heard`] has only the answers to the next Poll.
+    pub fn forget_states(&mut self) {
+        self.heard.clear();
+    }
+
+    /// C6: the wait of a voter whose longest lease is this one.
+    #[must_use]
+    pub fn wait_for(&self, longest: Option<Ttl>) -> Duration {
+        self.drain_span(longest)
     }
 
     /// The next message to send, and its receiver.
@@ -261,15 +275,12 @@ impl Decider {
                 }
             }
             M::Config(configuration) => self.learn(now, configuration, view),
-            M::Poll { epoch, leads, candidates } => {
+            M::Poll { epoch, leads } => {
                 if leads {
                     self.on_leader(now, from, epoch);
                 }
                 self.heard_epoch(from.0, epoch);
                 self.send(from.0, M::State(self.state(now, view)));
-                if let Some(candidates) = candidates {
-                    self.emit(MembershipEvent::Dial(candidates));
-                }
             }
             M::State(state) => self.on_state(now, from, state, view),
         }
@@ -286,7 +297,7 @@ impl Decider {
         let configuration = &self.stable.configuration;
         (epoch == next || !rules.on(Rule::VoteOnlyInOwnEpoch))
             && (has_changed || !rules.on(Rule::VotesAfterAllShardsChanged))
-            && configuration.is_voter(rules, self.own())
+            && self.is_voter()
             && configuration.is_voter(rules, from)
             && n.node == from.0
             && (n.birth == from.1 || !rules.on(Rule::NumberNamesBirth))
@@ -362,6 +373,11 @@ impl Decider {
         if configuration.epoch() <= known.epoch() {
             return;
         }
+        let (node, birth) = self.own();
+        if configuration.past().iter().any(|past| past.0 == node && past.1 != birth) {
+            // The member of this id is another disk: this node must not act in its place.
+            return self.emit(MembershipEvent::DiskLost { epoch: configuration.epoch() });
+        }
         self.top_early = view.top;
         self.is_dirty = true;
         self.answers_next.clear();
@@ -389,13 +405,24 @@ impl Decider {
         let changed = self.changed;
         PeerState {
             epoch: configuration.epoch(),
-            voting: is_member && changed.is_some() && view.quarantine_left.is_zero(),
+            voting: if configuration.epoch() == 0 {
+                self.is_voter()
+            } else {
+                is_member && changed.is_some() && view.quarantine_left.is_zero()
+            },
             quarantine_left: view.quarantine_left,
             longest: changed.and_then(|changed| changed.longest),
             in_epoch_for: changed.map(|changed| now.since(changed.at)),
             standing_leases_left: view.standing_leases_left,
             reaches: view.reaches.clone(),
         }
+    }
+
+    /// C3: whether this node votes on the next configuration.
+    pub(super) fn is_voter(&self) -> bool {
+        let configuration = &self.stable.configuration;
+        (self.config.founds || configuration.epoch() > 0)
+            && configuration.is_voter(self.config.rules, self.own())
     }
 
     pub(super) const fn own(&self) -> (NodeId, Birth) {

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::configuration::{Birth, Configuration, Members};
+use super::configuration::{Birth, Configuration};
 use crate::{NodeId, Token, Ttl};
 
 /// The number of a coordinator's attempt to decide one epoch. No coordinator uses one twice: its
@@ -78,8 +78,6 @@ pub enum MembershipMessage {
         epoch: u32,
         /// Whether the sender coordinates the change under way.
         leads: bool,
-        /// The receiver connects to these nodes, so that they can become members.
-        candidates: Option<Members>,
     },
     /// The answer to Poll.
     State(PeerState),
@@ -91,7 +89,7 @@ pub struct PeerState {
     /// The epoch of its configuration.
     pub epoch: u32,
     /// Whether it votes on leases: it is a member, its shards have changed over to its epoch, and
-    /// it is not in quarantine.
+    /// it is not in quarantine. In epoch 0, whether it founds the cell.
     pub voting: bool,
     /// What is left of its quarantine.
     pub quarantine_left: Duration,
@@ -147,8 +145,12 @@ pub enum MembershipEvent {
     /// Every shard changes over to this configuration (C2). Then call
     /// [`shards_changed`](crate::Decider::shards_changed).
     Adopt(Configuration),
-    /// Connect to these nodes, so that they can become members.
-    Dial(Members),
+    /// A configuration was decided in which this node's id belongs to another birth. The node has
+    /// not adopted it, and must serve nobody: it lost its disk, or its id was used before.
+    DiskLost {
+        /// The epoch of that configuration.
+        epoch: u32,
+    },
     /// The change was decided and is the configuration of this epoch.
     Decided {
         /// The change that this answers.

@@ -21,7 +21,6 @@ pub(super) fn members(ids: &[u16]) -> Members {
         node: id(*node),
         birth: Birth(u64::from(*node) + 100),
         peer: format!("10.0.0.{node}:7401").into(),
-        client: format!("10.0.0.{node}:7400").into(),
     };
     Members::new(ids.iter().map(member).collect()).expect("valid")
 }

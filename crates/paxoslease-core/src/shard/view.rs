@@ -146,9 +146,16 @@ impl Shard {
 pub struct Snapshot {
     pub(super) acceptor: Acceptor,
     pub(super) now: Instant,
+    pub(super) epoch: u32,
 }
 
 impl Snapshot {
+    /// E4: the epoch of the shard. In another epoch, the snapshot is void.
+    #[must_use]
+    pub const fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
     /// The live leases.
     pub fn leases(&self) -> impl Iterator<Item = SnapshotLease<'_>> {
         let table = self.acceptor.table();
