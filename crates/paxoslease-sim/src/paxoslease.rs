@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, Config, Event, Holder, Instant, Name, NodeId, Renew, Rule, Rules, Shard, Start, To,
-    Token,
+    Acquire, Birth, Config, Event, Holder, Instant, Name, NodeId, Record, Renew, Rule, Rules,
+    Shard, Start, To, Token,
 };
-use paxoslease_wire::{FrameReader, SnapshotReader, SnapshotWriter, decode_record, encode_record};
+use paxoslease_wire::{
+    FrameReader, SnapshotReader, SnapshotWriter, StableRecord, decode_record, encode_record,
+};
 
 use crate::algorithm::{Algorithm, Answer, Boot, Command, Disk, Output, Process, Tuning, View};
 use crate::packet::Outbox;
@@ -55,10 +57,7 @@ impl Algorithm for PaxosLease {
                 } else {
                     disk.snapshot.clone()
                 };
-                let record = disk
-                    .record
-                    .as_ref()
-                    .map(|bytes| decode_record(node, bytes).expect("the disk corrupts nothing"));
+                let record = disk.record.as_ref().map(|bytes| ceilings_in(node, bytes));
                 match (record, snapshot) {
                     (Some(record), Some(bytes)) => {
                         let leases = SnapshotReader::new(node, &bytes).expect("it is whole");
@@ -135,7 +134,12 @@ impl Node {
                 Event::NotHeld { token, .. } => (token, Answer::NotHeld),
                 Event::Released { token, .. } => (token, Answer::Released),
                 Event::Persist(record) => {
-                    let bytes = encode_record(self.node, &record).to_vec();
+                    let record = StableRecord {
+                        birth: Birth::UNKNOWN,
+                        ceilings: record,
+                        configuration: None,
+                    };
+                    let bytes = encode_record(self.node, &record);
                     self.out.outputs.push_back(Output::Persist(bytes));
                     continue;
                 }
@@ -172,8 +176,7 @@ impl Process for Node {
     }
 
     fn handle_persisted(&mut self, now: Instant, record: &[u8]) {
-        let record = decode_record(self.node, record).expect("the disk corrupts nothing");
-        self.shard.record_written(now, record);
+        self.shard.record_written(now, ceilings_in(self.node, record));
     }
 
     fn handle_command(&mut self, now: Instant, token: Token, name: Name<'_>, command: Command) {
@@ -229,8 +232,8 @@ impl Process for Node {
         let Some(disk) = disk else { return };
         let ballot_ceiling = self.shard.record().ballot_ceiling;
         let Some(snapshot) = self.shard.stop(now) else { return };
-        let mut bytes = Vec::new();
-        let mut writer = SnapshotWriter::begin(self.node, ballot_ceiling, &mut bytes);
+        let (epoch, mut bytes) = (snapshot.epoch(), Vec::new());
+        let mut writer = SnapshotWriter::begin(self.node, ballot_ceiling, epoch, &mut bytes);
         for lease in snapshot.leases() {
             writer.push(&lease, &mut bytes);
         }
@@ -242,4 +245,8 @@ impl Process for Node {
         let wake_ups = usize::from(self.shard.poll_timeout().is_some());
         self.shard.rounds().count() + self.shard.waiters() + self.open.len() + wake_ups
     }
+}
+
+fn ceilings_in(node: NodeId, record: &[u8]) -> Record {
+    decode_record(node, record).expect("the disk corrupts nothing").ceilings
 }

@@ -66,6 +66,8 @@ pub enum DecodeError {
     NotUtf8(&'static str),
     #[error("invalid cell name: {0}")]
     CellName(#[source] TextError),
+    #[error("invalid address for clients: {0}")]
+    ClientAddress(#[source] TextError),
     /// The id of the greeting node is not valid.
     #[error("{0} is not a valid node id")]
     Node(u16),

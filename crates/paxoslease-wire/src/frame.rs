@@ -16,12 +16,13 @@ pub const VERSION: u8 = 1;
 /// The longest frame in bytes, its length prefix included.
 pub const FRAME_LEN_MAX: usize = 256 * 1024;
 /// The bytes of a frame of messages before its first message.
-pub const HEADER_LEN: usize = COUNTER_AT + 8;
+pub const HEADER_LEN: usize = EPOCH_AT + 4;
 
 const MAGIC: [u8; 2] = *b"PL";
 const PREFIX_LEN: usize = 4;
 const ENVELOPE_LEN: usize = PREFIX_LEN + 4;
 const COUNTER_AT: usize = ENVELOPE_LEN + 2;
+const EPOCH_AT: usize = COUNTER_AT + 8;
 
 /// The content of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -153,12 +154,13 @@ fn seal(frame: &mut [u8]) {
 /// let message = Message::Hint(Hint::Freed { name, nodes_before: 0 });
 /// assert!(writer.push(&message));
 /// let frame = writer.finish(7); // What goes to the socket.
-/// assert_eq!(frame.len(), 18 + 10);
+/// assert_eq!(frame.len(), 22 + 10);
 /// writer.clear(); // It went.
 /// ```
 #[derive(Clone, Debug)]
 pub struct FrameWriter {
     sender: NodeId,
+    epoch: u32,
     bytes: Vec<u8>,
     /// Where the open frame begins, or the buffer's length when no frame is open.
     open_at: usize,
@@ -168,7 +170,16 @@ impl FrameWriter {
     /// A writer for the frames that this node sends to one peer.
     #[must_use]
     pub const fn new(sender: NodeId) -> Self {
-        Self { sender, bytes: Vec::new(), open_at: 0 }
+        Self { sender, epoch: 0, bytes: Vec::new(), open_at: 0 }
+    }
+
+    /// Sets the epoch of the frames that are opened from now on.
+    ///
+    /// # Panics
+    /// When a frame of messages is open: its messages are of the epoch before.
+    pub fn set_epoch(&mut self, epoch: u32) {
+        assert!(!self.is_open(), "a frame has one epoch");
+        self.epoch = epoch;
     }
 
     /// Appends a message to the open frame, and opens a frame if necessary. Returns `false`, and
@@ -210,7 +221,7 @@ impl FrameWriter {
         self.open();
         let frame = &mut self.bytes[self.open_at..];
         let counter = counter.min(Ballot::COUNTER_LIMIT);
-        frame[COUNTER_AT..HEADER_LEN].copy_from_slice(&counter.to_le_bytes());
+        frame[COUNTER_AT..EPOCH_AT].copy_from_slice(&counter.to_le_bytes());
         seal(frame);
         let start = core::mem::replace(&mut self.open_at, self.bytes.len());
         &self.bytes[start..]
@@ -248,17 +259,20 @@ impl FrameWriter {
             Envelope { version: VERSION, kind: FrameKind::Messages }.open(&mut self.bytes);
             put_u16(&mut self.bytes, self.sender.get());
             put_u64(&mut self.bytes, 0);
+            put_u32(&mut self.bytes, self.epoch);
         }
     }
 }
 
-/// The sender of a frame of messages, and its ballot counter.
+/// The sender of a frame of messages, its ballot counter and its epoch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// The sender.
     pub sender: NodeId,
     /// The sender's ballot counter, at most [`Ballot::COUNTER_LIMIT`].
     pub counter: u64,
+    /// The epoch of the sender and of all messages in the frame (C1).
+    pub epoch: u32,
 }
 
 /// The messages of one frame, in order. They borrow their texts from the frame.
@@ -287,10 +301,11 @@ impl<'a> FrameReader<'a> {
         if counter > Ballot::COUNTER_LIMIT {
             return Err(E::Counter(counter));
         }
-        Ok(Self { header: Header { sender, counter }, messages: cursor })
+        let epoch = cursor.u32("epoch")?;
+        Ok(Self { header: Header { sender, counter, epoch }, messages: cursor })
     }
 
-    /// The frame's sender and its counter.
+    /// The frame's sender, its counter and its epoch.
     #[must_use]
     pub const fn header(&self) -> Header {
         self.header

@@ -2,7 +2,8 @@
 //!
 //! A Ping also carries the sender's quarantine, so that the receiver can tell a quarantined
 //! acceptor from a silent one, and the sender's ballot counter, so that two nodes have the same
-//! counter before their first round. The caller decides what a missing Pong means.
+//! counter before their first round, and its epoch, so that a node that missed a change of the
+//! members learns of it (C1). The caller decides what a missing Pong means.
 
 use alloc::vec::Vec;
 
@@ -22,6 +23,8 @@ pub enum Heartbeat {
         /// The highest ballot counter the sender has seen, as in the header of every frame of
         /// messages.
         counter: u64,
+        /// The sender's epoch.
+        epoch: u32,
     },
     /// Answers a Ping, with the Ping's number.
     Pong(u64),
@@ -35,10 +38,11 @@ impl Heartbeat {
             Self::Pong(_) => FrameKind::Pong,
         };
         Envelope { version: VERSION, kind }.write(out, |out| match self {
-            Self::Ping { number, quarantine_ms, counter } => {
+            Self::Ping { number, quarantine_ms, counter, epoch } => {
                 put_u64(out, number);
                 put_u32(out, quarantine_ms);
                 put_u64(out, counter);
+                put_u32(out, epoch);
             }
             Self::Pong(number) => put_u64(out, number),
         });
@@ -60,7 +64,8 @@ impl Heartbeat {
             Self::Pong(number)
         } else {
             let quarantine_ms = cursor.u32("quarantine")?;
-            Self::Ping { number, quarantine_ms, counter: cursor.u64("counter")? }
+            let (counter, epoch) = (cursor.u64("counter")?, cursor.u32("epoch")?);
+            Self::Ping { number, quarantine_ms, counter, epoch }
         };
         cursor.end()?;
         Ok(beat)

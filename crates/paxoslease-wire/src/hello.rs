@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use paxoslease_core::{Cell, Drift, MEMBERS_MAX, NodeId, Text, Ttl};
+use paxoslease_core::{Birth, Cell, Drift, MEMBERS_MAX, NodeId, Text, Ttl};
 
 use crate::bytes::{Cursor, put_text, put_u16, put_u32, put_u64};
 use crate::frame::{Envelope, FrameKind, VERSION};
@@ -16,6 +16,41 @@ use crate::{DecodeError, DecodeError as E, ShardId};
 /// The name of a cell: 1 to 64 bytes of UTF-8, so that nodes of two cells do not mix.
 pub type CellName<'a> = Text<'a, 1, 64>;
 
+/// The address at which clients reach a node; empty if there is none.
+pub type ClientAddress<'a> = Text<'a, 0, 255>;
+
+/// What the list of members in a node's settings means to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum ListUse {
+    /// These are the members, for as long as the node runs. It has no data_dir.
+    Fixed = 0,
+    /// These nodes found the cell (U2).
+    Founding = 1,
+    /// First contact: the members are those of the configuration, which may change.
+    Contact = 2,
+    /// The node only proposes. It follows the members that it reaches.
+    Follows = 3,
+}
+
+impl ListUse {
+    const ALL: [Self; 4] = [Self::Fixed, Self::Founding, Self::Contact, Self::Follows];
+
+    /// Whether two nodes must have the same list.
+    const fn compares(self, other: Self) -> bool {
+        matches!(
+            (self, other),
+            (Self::Fixed, Self::Fixed | Self::Follows)
+                | (Self::Follows, Self::Fixed)
+                | (Self::Founding, Self::Founding)
+        )
+    }
+
+    const fn is_managed(self) -> bool {
+        matches!(self, Self::Founding | Self::Contact)
+    }
+}
+
 /// A node's greeting: its identity and its configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hello<'a> {
@@ -23,8 +58,10 @@ pub struct Hello<'a> {
     pub version: u8,
     /// The name of the node's cell.
     pub cell_name: CellName<'a>,
-    /// Members, `max_lease` and drift of that cell.
+    /// The list of members in the node's settings, `max_lease` and drift.
     pub cell: Cell,
+    /// What that list means to the node.
+    pub list: ListUse,
     /// The node's id.
     pub node: NodeId,
     /// The ballot counter with which this start of the node began. It grows from start to start, so
@@ -32,6 +69,12 @@ pub struct Hello<'a> {
     pub boot: u64,
     /// The shard of the node that opened the connection.
     pub shard: ShardId,
+    /// The birth of the node's data_dir; [`Birth::UNKNOWN`] without one.
+    pub birth: Birth,
+    /// The node's epoch.
+    pub epoch: u32,
+    /// Where clients reach the node.
+    pub clients: ClientAddress<'a>,
 }
 
 impl<'a> Hello<'a> {
@@ -53,6 +96,10 @@ impl<'a> Hello<'a> {
             for member in self.cell.members() {
                 put_u16(out, member.get());
             }
+            out.push(self.list as u8);
+            put_u64(out, self.birth.0);
+            put_u32(out, self.epoch);
+            put_text(out, self.clients.as_bytes());
         });
     }
 
@@ -74,10 +121,16 @@ impl<'a> Hello<'a> {
         let drift = Drift::new(ppm, granularity).ok_or(E::DriftPpm(ppm))?;
         let cell_name = CellName::from_bytes(cursor.text("cell name")?).map_err(E::CellName)?;
         let cell = decode_cell(&mut cursor, max_lease, drift)?;
+        let number = cursor.u8("use of the list")?;
+        let list = ListUse::ALL.into_iter().find(|list| *list as u8 == number);
+        let list = list.ok_or(E::Flags(number))?;
+        let (birth, epoch) = (Birth(cursor.u64("birth")?), cursor.u32("epoch")?);
+        let clients = ClientAddress::from_bytes(cursor.text("client address")?);
+        let clients = clients.map_err(E::ClientAddress)?;
         if version <= VERSION {
             cursor.end()?;
         }
-        Ok(Self { version, cell_name, cell, node, boot, shard })
+        Ok(Self { version, cell_name, cell, list, node, boot, shard, birth, epoch, clients })
     }
 
     /// Whether the node that sent this greeting may talk to the node that sent `ours`.
@@ -93,7 +146,13 @@ impl<'a> Hello<'a> {
         if theirs.node == ours.node {
             return Err(Refused::SameNode(ours.node));
         }
-        if their_cell.members() != cell.members() {
+        if ours.list.is_managed() && theirs.list == ListUse::Fixed {
+            return Err(Refused::NoFolder { without: theirs.node });
+        }
+        if theirs.list.is_managed() && ours.list == ListUse::Fixed {
+            return Err(Refused::NoFolder { without: ours.node });
+        }
+        if ours.list.compares(theirs.list) && their_cell.members() != cell.members() {
             return Err(Refused::Members(Differ { ours: cell, theirs: their_cell }));
         }
         Differ::check(cell.max_lease(), their_cell.max_lease()).map_err(Refused::MaxLease)?;
@@ -143,6 +202,8 @@ pub enum Refused<'a> {
     SameNode(NodeId),
     #[error("members {:?} here, {:?} there", .0.ours.members(), .0.theirs.members())]
     Members(Differ<Cell>),
+    #[error("node {without} is a member without a data_dir; give one to all members, or to none")]
+    NoFolder { without: NodeId },
     #[error("max_lease {} here, {} there", .0.ours, .0.theirs)]
     MaxLease(Differ<Ttl>),
     #[error(

@@ -11,8 +11,8 @@
 //! | 1 | [`VERSION`] |
 //! | 1 | [`FrameKind`]: messages, hello, farewell, ping, pong or membership |
 //!
-//! A frame of messages goes on with its sender (2 bytes) and the sender's ballot counter (8), then
-//! messages to the end. Ballots, tenures and queries take 8 bytes and ttls 4: loading a fixed
+//! A frame of messages goes on with its sender (2 bytes), the sender's ballot counter (8) and its
+//! epoch (4), then messages to the end. Ballots, tenures and queries take 8 bytes and ttls 4: loading a fixed
 //! width costs less than decoding a variable one, and the counters of a node without a disk (R5)
 //! fill 8 bytes anyway. Text lengths take one byte below 128, else two. A value has exactly one
 //! encoding, so whatever decodes encodes to the same bytes again.
@@ -71,9 +71,9 @@ pub use frame::{
     split_frame,
 };
 pub use heartbeat::Heartbeat;
-pub use hello::{CellName, Differ, Hello, Refused};
+pub use hello::{CellName, ClientAddress, Differ, Hello, ListUse, Refused};
 pub use membership::{decode_membership, encode_membership};
 pub use message::MESSAGE_LEN_MAX;
-pub use record::{RECORD_LEN, StableError, decode_record, encode_record};
+pub use record::{StableError, StableRecord, decode_record, encode_record};
 pub use shard::ShardId;
 pub use snapshot::{SnapshotReader, SnapshotWriter};

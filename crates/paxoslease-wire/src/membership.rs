@@ -53,10 +53,9 @@ pub fn encode_membership(message: &MembershipMessage, out: &mut Vec<u8>) {
             out.push(tag::CONFIG);
             put_configuration(out, configuration);
         }
-        M::Poll { epoch, leads, candidates } => {
+        M::Poll { epoch, leads } => {
             put_tagged(out, tag::POLL, *epoch);
             out.push(u8::from(*leads));
-            put_option(out, candidates.as_ref(), put_members);
         }
         M::State(state) => put_state(out, state),
     });
@@ -94,11 +93,7 @@ pub fn decode_membership(frame: &[u8]) -> Result<MembershipMessage, DecodeError>
         },
         tag::LEARN => M::Learn { epoch: cursor.u32("epoch")? },
         tag::CONFIG => M::Config(configuration(cursor)?),
-        tag::POLL => M::Poll {
-            epoch: cursor.u32("epoch")?,
-            leads: flag(cursor)?,
-            candidates: option(cursor, members)?,
-        },
+        tag::POLL => M::Poll { epoch: cursor.u32("epoch")?, leads: flag(cursor)? },
         tag::STATE => M::State(state(cursor)?),
         other => return Err(E::UnknownMessage(other)),
     };
@@ -116,14 +111,18 @@ fn put_numbered(out: &mut Vec<u8>, tag: u8, epoch: u32, n: DecisionNumber) {
     put_number(out, n);
 }
 
-fn put_option<T>(out: &mut Vec<u8>, value: Option<&T>, put: impl FnOnce(&mut Vec<u8>, &T)) {
+pub(crate) fn put_option<T>(
+    out: &mut Vec<u8>,
+    value: Option<&T>,
+    put: impl FnOnce(&mut Vec<u8>, &T),
+) {
     out.push(u8::from(value.is_some()));
     if let Some(value) = value {
         put(out, value);
     }
 }
 
-fn option<'a, T>(
+pub(crate) fn option<'a, T>(
     cursor: &mut Cursor<'a>,
     read: impl FnOnce(&mut Cursor<'a>) -> Result<T, DecodeError>,
 ) -> Result<Option<T>, DecodeError> {
@@ -143,31 +142,31 @@ fn node(cursor: &mut Cursor<'_>) -> Result<NodeId, DecodeError> {
     NodeId::new(id).ok_or(E::Member(id))
 }
 
-fn put_number(out: &mut Vec<u8>, n: DecisionNumber) {
+pub(crate) fn put_number(out: &mut Vec<u8>, n: DecisionNumber) {
     put_u64(out, n.counter);
     put_u16(out, n.node.get());
     put_u64(out, n.birth.0);
 }
 
-fn number(cursor: &mut Cursor<'_>) -> Result<DecisionNumber, DecodeError> {
+pub(crate) fn number(cursor: &mut Cursor<'_>) -> Result<DecisionNumber, DecodeError> {
     let counter = cursor.u64("counter")?;
     Ok(DecisionNumber { counter, node: node(cursor)?, birth: Birth(cursor.u64("birth")?) })
 }
 
-fn put_accepted(out: &mut Vec<u8>, accepted: Option<&(DecisionNumber, Configuration)>) {
+pub(crate) fn put_accepted(out: &mut Vec<u8>, accepted: Option<&(DecisionNumber, Configuration)>) {
     put_option(out, accepted, |out, (n, value)| {
         put_number(out, *n);
         put_configuration(out, value);
     });
 }
 
-fn accepted(
+pub(crate) fn accepted(
     cursor: &mut Cursor<'_>,
 ) -> Result<Option<(DecisionNumber, Configuration)>, DecodeError> {
     option(cursor, |cursor| Ok((number(cursor)?, configuration(cursor)?)))
 }
 
-fn put_configuration(out: &mut Vec<u8>, configuration: &Configuration) {
+pub(crate) fn put_configuration(out: &mut Vec<u8>, configuration: &Configuration) {
     put_u32(out, configuration.epoch());
     put_u32(out, configuration.era());
     put_u64(out, configuration.floor().as_u64());
@@ -180,7 +179,7 @@ fn put_configuration(out: &mut Vec<u8>, configuration: &Configuration) {
     }
 }
 
-fn configuration(cursor: &mut Cursor<'_>) -> Result<Configuration, DecodeError> {
+pub(crate) fn configuration(cursor: &mut Cursor<'_>) -> Result<Configuration, DecodeError> {
     let (epoch, era) = (cursor.u32("epoch")?, cursor.u32("era")?);
     let floor = cursor.u64("floor")?;
     let floor = Ballot::from_u64(floor).ok_or(E::Ballot(floor))?;
@@ -195,11 +194,10 @@ fn configuration(cursor: &mut Cursor<'_>) -> Result<Configuration, DecodeError> 
 
 fn put_members(out: &mut Vec<u8>, members: &Members) {
     out.push(members.len() as u8);
-    for Member { node, birth, peer, client } in members.iter() {
+    for Member { node, birth, peer } in members.iter() {
         put_u16(out, node.get());
         put_u64(out, birth.0);
         put_text(out, peer.as_bytes());
-        put_text(out, client.as_bytes());
     }
 }
 
@@ -208,17 +206,17 @@ fn members(cursor: &mut Cursor<'_>) -> Result<Members, DecodeError> {
     let mut members: Vec<Member> = Vec::with_capacity(count.min(MEMBERS_MAX));
     for _ in 0..count {
         let (node, birth) = (node(cursor)?, Birth(cursor.u64("birth")?));
-        let (peer, client) = (address(cursor, "peer address")?, address(cursor, "client address")?);
+        let peer = address(cursor)?;
         if members.last().is_some_and(|last| last.node >= node) {
             return Err(E::MembersUnordered(node));
         }
-        members.push(Member { node, birth, peer: peer.into(), client: client.into() });
+        members.push(Member { node, birth, peer: peer.into() });
     }
     Members::new(members).map_err(E::Configuration)
 }
 
-fn address<'a>(cursor: &mut Cursor<'a>, field: &'static str) -> Result<&'a str, DecodeError> {
-    core::str::from_utf8(cursor.text(field)?).map_err(|_| E::NotUtf8(field))
+fn address<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str, DecodeError> {
+    core::str::from_utf8(cursor.text("address")?).map_err(|_| E::NotUtf8("address"))
 }
 
 fn put_state(out: &mut Vec<u8>, state: &PeerState) {

@@ -1,16 +1,20 @@
-//! Encodes and decodes the stable record (R1, R2), and says why bytes from disk are refused (R6).
+//! Encodes and decodes the stable record (R1, R2, W1, W2), and says why bytes from disk are refused
+//! (R6).
 //!
 //! A record contains the id of its node: a node that used another node's record would issue ballots
 //! twice. The caller replaces the file atomically and syncs it.
 
-use paxoslease_core::{Ballot, NodeId, Record, Ttl};
+use alloc::vec::Vec;
+
+use paxoslease_core::{Ballot, Birth, NodeId, Record, StableConfiguration, Ttl, Vote};
 
 use crate::DecodeError;
-use crate::bytes::Cursor;
+use crate::bytes::{Cursor, put_u32, put_u64};
 use crate::crc::Crc;
-
-/// The length of an encoded record, in bytes.
-pub const RECORD_LEN: usize = PREAMBLE_LEN + 8 + 4 + CRC_LEN;
+use crate::membership::{
+    accepted, configuration, number, option, put_accepted, put_configuration, put_number,
+    put_option,
+};
 
 /// Both files of a node begin with magic, version and node id.
 pub(crate) const PREAMBLE_LEN: usize = 4 + 1 + 2;
@@ -41,22 +45,41 @@ pub enum StableError {
     /// The ballot ceiling is above [`Ballot::COUNTER_MAX`].
     #[error("ballot ceiling {0} is out of range")]
     BallotCeiling(u64),
+    #[error("invalid configuration: {0}")]
+    Configuration(#[source] DecodeError),
     #[error("invalid lease: {0}")]
     Lease(#[source] DecodeError),
     #[error("contains {found} leases, {stored} expected")]
     LeaseCount { stored: u64, found: u64 },
 }
 
+/// What a node keeps on disk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StableRecord {
+    /// The birth of the data_dir.
+    pub birth: Birth,
+    /// The ceilings of ballots and leases.
+    pub ceilings: Record,
+    /// The configuration and the vote on the next one; `None` in a node that was never told to
+    /// found a cell and has adopted nothing.
+    pub configuration: Option<StableConfiguration>,
+}
+
 /// The record of a node, as written to disk.
 #[must_use]
-pub fn encode_record(node: NodeId, record: &Record) -> [u8; RECORD_LEN] {
-    let mut bytes = [0; RECORD_LEN];
-    let lease_ceiling = record.lease_ceiling.map_or(0, Ttl::as_millis);
-    bytes[..PREAMBLE_LEN].copy_from_slice(&preamble(MAGIC, node));
-    bytes[PREAMBLE_LEN..][..8].copy_from_slice(&record.ballot_ceiling.to_le_bytes());
-    bytes[PREAMBLE_LEN + 8..][..4].copy_from_slice(&lease_ceiling.to_le_bytes());
-    let crc = Crc::of(&bytes[..RECORD_LEN - CRC_LEN]);
-    bytes[RECORD_LEN - CRC_LEN..].copy_from_slice(&crc.to_le_bytes());
+pub fn encode_record(node: NodeId, record: &StableRecord) -> Vec<u8> {
+    let StableRecord { birth, ceilings, configuration } = record;
+    let mut bytes = preamble(MAGIC, node).to_vec();
+    put_u64(&mut bytes, birth.0);
+    put_u64(&mut bytes, ceilings.ballot_ceiling);
+    put_u32(&mut bytes, ceilings.lease_ceiling.map_or(0, Ttl::as_millis));
+    put_option(&mut bytes, configuration.as_ref(), |out, stable| {
+        put_configuration(out, &stable.configuration);
+        put_option(out, stable.vote.promised.as_ref(), |out, n| put_number(out, *n));
+        put_accepted(out, stable.vote.accepted.as_ref());
+    });
+    let crc = Crc::of(&bytes);
+    put_u32(&mut bytes, crc);
     bytes
 }
 
@@ -64,18 +87,26 @@ pub fn encode_record(node: NodeId, record: &Record) -> [u8; RECORD_LEN] {
 ///
 /// # Errors
 /// When the bytes are anything else.
-pub fn decode_record(node: NodeId, bytes: &[u8]) -> Result<Record, StableError> {
+pub fn decode_record(node: NodeId, bytes: &[u8]) -> Result<StableRecord, StableError> {
     let mut body = Cursor(checked_body(MAGIC, node, bytes)?);
     let truncated = |_| StableError::Truncated { len: bytes.len() };
+    let birth = Birth(body.u64("birth").map_err(truncated)?);
     let ballot_ceiling = body.u64("ballot ceiling").map_err(truncated)?;
     let lease_ceiling = body.u32("lease ceiling").map_err(truncated)?;
+    let configuration = option(&mut body, |body| {
+        let configuration = configuration(body)?;
+        let vote = Vote { promised: option(body, number)?, accepted: accepted(body)? };
+        Ok(StableConfiguration { configuration, vote })
+    });
+    let configuration = configuration.map_err(StableError::Configuration)?;
     if !body.0.is_empty() {
         return Err(StableError::Trailing(body.0.len()));
     }
     if ballot_ceiling > Ballot::COUNTER_MAX {
         return Err(StableError::BallotCeiling(ballot_ceiling));
     }
-    Ok(Record { ballot_ceiling, lease_ceiling: Ttl::from_millis(lease_ceiling) })
+    let ceilings = Record { ballot_ceiling, lease_ceiling: Ttl::from_millis(lease_ceiling) };
+    Ok(StableRecord { birth, ceilings, configuration })
 }
 
 /// The first bytes of every file of a node.

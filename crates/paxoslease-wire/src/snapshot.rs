@@ -20,6 +20,7 @@ use crate::{DecodeError as E, StableError};
 
 const MAGIC: [u8; 4] = *b"PLsn";
 const CEILING_LEN: usize = 8;
+const EPOCH_LEN: usize = 4;
 const COUNT_LEN: usize = 8;
 /// The flag of a standing lease, whose end follows its name.
 const STANDS: u8 = 1;
@@ -35,13 +36,14 @@ pub struct SnapshotWriter {
 }
 
 impl SnapshotWriter {
-    /// Begins the snapshot of a node whose record has this ballot ceiling.
+    /// Begins the snapshot of a node whose record has this ballot ceiling, in this epoch.
     #[must_use]
-    pub fn begin(node: NodeId, ballot_ceiling: u64, out: &mut Vec<u8>) -> Self {
+    pub fn begin(node: NodeId, ballot_ceiling: u64, epoch: u32, out: &mut Vec<u8>) -> Self {
         let mut writer = Self { crc: Crc::new(), count: 0 };
         writer.append(out, |out| {
             out.extend_from_slice(&preamble(MAGIC, node));
             put_u64(out, ballot_ceiling);
+            put_u32(out, epoch);
         });
         writer
     }
@@ -81,6 +83,7 @@ impl SnapshotWriter {
 #[derive(Clone, Debug)]
 pub struct SnapshotReader<'a> {
     ballot_ceiling: u64,
+    epoch: u32,
     leases: Cursor<'a>,
 }
 
@@ -94,6 +97,7 @@ impl<'a> SnapshotReader<'a> {
         let body = checked_body(MAGIC, node, bytes)?;
         let truncated = StableError::Truncated { len: bytes.len() };
         let (ceiling, body) = body.split_first_chunk::<CEILING_LEN>().ok_or(truncated)?;
+        let (epoch, body) = body.split_first_chunk::<EPOCH_LEN>().ok_or(truncated)?;
         let (leases, count) = body.split_last_chunk::<COUNT_LEN>().ok_or(truncated)?;
         let stored = u64::from_le_bytes(*count);
         let mut cursor = Cursor(leases);
@@ -106,13 +110,20 @@ impl<'a> SnapshotReader<'a> {
             return Err(StableError::LeaseCount { stored, found });
         }
         let ballot_ceiling = u64::from_le_bytes(*ceiling);
-        Ok(Self { ballot_ceiling, leases: Cursor(leases) })
+        let epoch = u32::from_le_bytes(*epoch);
+        Ok(Self { ballot_ceiling, epoch, leases: Cursor(leases) })
     }
 
     /// The ballot ceiling of the run that wrote the snapshot.
     #[must_use]
     pub const fn ballot_ceiling(&self) -> u64 {
         self.ballot_ceiling
+    }
+
+    /// E4: the epoch of that run.
+    #[must_use]
+    pub const fn epoch(&self) -> u32 {
+        self.epoch
     }
 }
 

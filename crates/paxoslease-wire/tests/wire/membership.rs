@@ -14,7 +14,6 @@ fn members(ids: &[u16]) -> Members {
         node: node(*id),
         birth: Birth(u64::from(*id) << 40),
         peer: format!("10.0.0.{id}:7401").into(),
-        client: if *id == 1 { "".into() } else { format!("[::{id}]:7400").into() },
     };
     Members::new(ids.iter().map(member).collect()).expect("valid")
 }
@@ -54,8 +53,8 @@ fn messages() -> Vec<MembershipMessage> {
         M::Config(unfounded),
         M::Config(stable),
         M::Config(joint),
-        M::Poll { epoch: 2, leads: true, candidates: Some(members(&[7])) },
-        M::Poll { epoch: 2, leads: false, candidates: None },
+        M::Poll { epoch: 2, leads: true },
+        M::Poll { epoch: 2, leads: false },
         M::State(state),
         M::State(blank),
     ]
