@@ -4,7 +4,7 @@
 use std::ops::Deref;
 use std::time::Duration;
 
-use paxoslease_holder::{PeerStatus, QueuedName, Rates, Status};
+use paxoslease_holder::{ChangeStatus, PeerStatus, QueuedName, Rates, Status};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
@@ -46,6 +46,10 @@ impl NodeStatus {
             node: field(&fields, "node"),
             role: field::<String>(&fields, "role").parse().unwrap_or_default(),
             members: list(&fields["members"]).iter().filter_map(parse).collect(),
+            membership: parse(&fields["membership"]).unwrap_or_default(),
+            epoch: field(&fields, "epoch"),
+            change: Some(&fields["change"]).filter(|change| change.is_object()).map(change),
+            clients: field(&fields, "clients"),
             max_lease: millis("max_lease_ms"),
             ready: field(&fields, "ready"),
             quarantine_remaining: millis("quarantine_remaining_ms"),
@@ -83,6 +87,18 @@ fn peer(fields: &Value) -> PeerStatus {
         rtt: parse(&fields["rtt_us"]).map(Duration::from_micros),
         quarantine_remaining: Duration::from_millis(field(fields, "quarantine_remaining_ms")),
         problem: field(fields, "problem"),
+        clients: field(fields, "clients"),
+    }
+}
+
+fn change(fields: &Value) -> ChangeStatus {
+    let ids = |key| list(&fields[key]).iter().filter_map(parse).collect();
+    ChangeStatus {
+        to: ids("to"),
+        wait_remaining: Duration::from_millis(field(fields, "wait_remaining_ms")),
+        standing: field(fields, "standing"),
+        leads: field(fields, "leads"),
+        adopted: ids("adopted"),
     }
 }
 

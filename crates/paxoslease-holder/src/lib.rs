@@ -16,6 +16,7 @@ mod error;
 mod grant;
 mod lease;
 mod limit;
+mod members;
 mod status;
 pub mod transport;
 mod watch;
@@ -26,6 +27,9 @@ pub use error::{AcquireError, AskError, LeaseLost, Quarantine, ReleaseError, Ren
 pub use grant::Grant;
 pub use lease::{LeaseEnd, LeaseGuard, LeaseState, LeaseView};
 pub use limit::Limit;
+pub use members::{MembersChange, MembersError, MembersPlan, MembersRequest};
 pub use paxoslease_core::{TextError, TtlError};
-pub use status::{PeerStatus, QueuedName, Rates, Role, Status, UnknownRole};
+pub use status::{
+    ChangeStatus, Membership, PeerStatus, QueuedName, Rates, Role, Status, UnknownRole,
+};
 pub use watch::{Change, Filter, LeaseInfo, Watch};

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::Quarantine;
 
@@ -18,8 +18,16 @@ pub struct Status {
     pub node: u16,
     /// What it does in the cell.
     pub role: Role,
-    /// The members of the cell.
+    /// The members of the cell. While they change, those before the change.
     pub members: Vec<u16>,
+    /// How the members can change.
+    pub membership: Membership,
+    /// How many times the members of the cell were decided.
+    pub epoch: u32,
+    /// The change of the members that is under way.
+    pub change: Option<ChangeStatus>,
+    /// Where clients reach the node, if anywhere.
+    pub clients: Option<String>,
     /// The longest lease that the cell grants.
     #[serde(rename = "max_lease_ms", serialize_with = "millis")]
     pub max_lease: Duration,
@@ -131,6 +139,44 @@ pub struct PeerStatus {
     pub quarantine_remaining: Duration,
     /// The last problem, if it is not connected.
     pub problem: Option<String>,
+    /// Where clients reach it, as it said when it was connected last.
+    pub clients: Option<String>,
+}
+
+/// How the members of a cell can change, as one node sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Membership {
+    /// They cannot: the node has no data_dir, and its list is fixed.
+    #[default]
+    Fixed,
+    /// They are not decided yet: the cell is founded when all nodes of the list are up.
+    Founding,
+    /// The node is not a member of any cell yet.
+    Blank,
+    /// The node is a member.
+    Member,
+    /// The node is not a member, and serves its clients through the members.
+    Outside,
+    /// The node's id belongs to a member with another data folder.
+    DiskLost,
+}
+
+/// A change of the members that is under way: the old members confirm leases, and the new ones
+/// store them.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct ChangeStatus {
+    /// The members after the change.
+    pub to: Vec<u16>,
+    /// How long the node still waits for leases from before the change to end or to be renewed.
+    #[serde(rename = "wait_remaining_ms", serialize_with = "millis")]
+    pub wait_remaining: Duration,
+    /// Standing leases that the new members do not store yet.
+    pub standing: u64,
+    /// Whether the node coordinates the change.
+    pub leads: bool,
+    /// The members that have adopted the change, as far as the node that coordinates it knows.
+    pub adopted: Vec<u16>,
 }
 
 /// A name that requests of a node wait for.
@@ -158,7 +204,7 @@ pub struct Rates {
     pub releases: u64,
 }
 
-fn millis<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+pub(crate) fn millis<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }
 

@@ -54,6 +54,14 @@ impl Board {
             parts[usize::from(shard)] = (now, part);
             join(parts.iter().map(|(_, part)| part))
         };
+        gauge!("paxoslease_epoch").set(f64::from(whole.epoch));
+        let change = whole.change.as_ref();
+        let to = change.map_or(whole.members.len(), |change| change.to.len());
+        gauge!("paxoslease_members", "set" => "old").set(whole.members.len() as f64);
+        gauge!("paxoslease_members", "set" => "new").set(to as f64);
+        gauge!("paxoslease_change_state").set(if change.is_some() { 1.0 } else { 0.0 });
+        gauge!("paxoslease_change_seconds_left")
+            .set(change.map_or(0.0, |change| change.wait_remaining.as_secs_f64()));
         gauge!("paxoslease_leases").set(whole.leases as f64);
         gauge!("paxoslease_standing_leases").set(whole.standing as f64);
         gauge!("paxoslease_waiters").set(whole.waiters as f64);
@@ -87,12 +95,11 @@ impl Board {
     /// Adds what all shards have in common.
     pub(crate) fn describe(&self, whole: ShardStatus) -> Status {
         let settings = &self.settings;
-        let members = settings.cell.members();
         Status {
             cell: settings.config.cell.clone(),
             node: settings.node.get(),
             role: settings.config.role,
-            members: members.iter().map(|member| member.get()).collect(),
+            clients: settings.config.client_address.clone(),
             max_lease: settings.cell.max_lease().as_duration(),
             shards: settings.shards.get(),
             has_record: self.has_record,
@@ -111,6 +118,8 @@ pub(crate) fn join<'a>(parts: impl IntoIterator<Item = &'a ShardStatus>) -> Shar
 fn join_two(mut one: ShardStatus, other: ShardStatus) -> ShardStatus {
     one.quarantine_remaining = one.quarantine_remaining.max(other.quarantine_remaining);
     one.ready &= other.ready;
+    one.change = one.change.or(other.change);
+    one.epoch = one.epoch.min(other.epoch);
     one.longest_turn = one.longest_turn.max(other.longest_turn);
     one.leases += other.leases;
     one.acceptor_bytes += other.acceptor_bytes;

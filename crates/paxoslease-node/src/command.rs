@@ -1,10 +1,14 @@
 //! What a shard can be asked from outside its thread.
 
-use paxoslease_core::Record;
+use std::sync::Arc;
+
+use paxoslease_core::{Configuration, Record};
 use paxoslease_holder::transport::{self, Subscription};
 
 use crate::board::ShardStatus;
+use crate::driver::ShardView;
 use crate::request::{ReplyTo, Request};
+use crate::stable::Asked;
 
 pub(crate) enum Command {
     /// A request of another thread, for a holder elsewhere.
@@ -16,6 +20,22 @@ pub(crate) enum Command {
     /// Answered once a majority can be reached.
     Ready(oneshot::Sender<()>),
     RecordWritten(Record),
+    /// The configuration and the vote that the first shard asked for are durable.
+    ConfigurationWritten,
+    /// C2: change over to this configuration, which is durable.
+    Adopt(Arc<Configuration>),
+    /// For the first shard: this shard has changed over, or its standing leases have moved.
+    ShardChanged(u16, ShardView),
     /// Hand over what is held, then leave.
     Stop,
+}
+
+impl Command {
+    /// The answer to a write, and the shard that it is for.
+    pub(crate) fn written(asked: Asked) -> (usize, Self) {
+        match asked {
+            Asked::Ceilings(shard, record) => (shard, Self::RecordWritten(record)),
+            Asked::Configuration => (0, Self::ConfigurationWritten),
+        }
+    }
 }

@@ -104,6 +104,9 @@ pub struct Config {
     /// Starts although the stable record is lost or corrupt: the node waits for `max_lease`
     /// before it votes.
     pub reset_stable_record: bool,
+    /// Where clients reach this node, as it tells other nodes and clients; none if no client does.
+    /// Programs that serve clients set it.
+    pub client_address: Option<String>,
     /// Timeouts and intervals.
     pub timing: Timing,
     /// Bounds on memory.
@@ -248,6 +251,7 @@ impl Config {
             new_cell: false,
             ephemeral: false,
             reset_stable_record: false,
+            client_address: None,
             timing: Timing::default(),
             limits: Limits::default(),
         }

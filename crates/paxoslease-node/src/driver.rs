@@ -7,6 +7,7 @@
 mod callers;
 mod counters;
 mod lists;
+mod members;
 mod peers;
 mod requests;
 mod semaphores;
@@ -40,6 +41,8 @@ use peers::{Greeted, IS_STOPPING, Who, kind_of, refusal_of};
 pub(crate) use counters::publish_peer;
 #[cfg(feature = "simulation")]
 pub(crate) use lists::{SLOTS_PER_TURN as LIST_SLOTS_PER_TURN, WAITING_MAX as LISTS_WAITING_MAX};
+use members::Decisions;
+pub(crate) use members::ShardView;
 pub(crate) use peers::{Identity, PeerTimeouts, Peers};
 use semaphores::Semaphores;
 pub(crate) use sockets::Sockets;
@@ -109,6 +112,12 @@ pub(crate) struct Driver {
     /// Shards whose front-ends want hints, and the new hints.
     hinted: Vec<u16>,
     hints: Vec<Hint>,
+    /// In the first shard of a node whose members can change.
+    decisions: Option<Decisions>,
+    /// The standing leases that have not moved yet, as the first shard knows it.
+    told_standing_left: usize,
+    /// What goes to other shards of this node.
+    posts: Vec<(u16, Command)>,
     board: Arc<Board>,
 }
 
@@ -153,6 +162,9 @@ impl Driver {
             answers: Vec::new(),
             hinted: Vec::new(),
             hints: Vec::new(),
+            decisions: None,
+            told_standing_left: 0,
+            posts: Vec::new(),
             board,
         };
         driver.act(now);
@@ -244,7 +256,11 @@ impl Driver {
             return Ok(());
         };
         self.reconnected.push(node);
-        self.observe(now, node, boot)
+        self.observe(now, node, boot)?;
+        let epoch = self.peers.epoch_of(node);
+        self.heard_epoch(now, node, epoch);
+        self.met_decider(now);
+        Ok(())
     }
 
     fn hang_up(&mut self, sockets: &mut impl Sockets, now: Instant, conn: ConnId, why: &str) {
@@ -267,13 +283,12 @@ impl Driver {
                 if let Some(told) = self.peers.heartbeat(conn, now, frame, own_counter) {
                     self.observe(now, from, told.counter)?;
                     self.shard.heard_counter(from, told.remembers);
+                    self.heard_epoch(now, from, told.epoch);
                 }
                 return Ok(());
             }
             FrameKind::Hello => return Err("it greeted twice".to_owned()),
-            FrameKind::Membership => {
-                return Err("it asked about members, and this node has a fixed list".to_owned());
-            }
+            FrameKind::Membership => return self.listen_to_decider(now, from, frame),
             // The peer stops; or it greeted before it had read our greeting, and refuses us now.
             FrameKind::Farewell => return Err(refusal_of(frame)),
         }
@@ -283,6 +298,9 @@ impl Driver {
             return Err(format!("it is node {from} and sent as node {}", header.sender));
         }
         self.observe(now, from, header.counter)?;
+        if self.shard.admit_epoch(header.epoch).is_err() {
+            return Ok(());
+        }
         self.shard.prefetch(messages.clone().filter_map(|message| match message {
             Ok(Message::Request(request)) => Some(request.name().as_bytes()),
             _ => None,
@@ -347,6 +365,12 @@ impl Driver {
                 self.shard.record_written(now, record);
                 self.tell_ready_waiters(now);
             }
+            Command::ConfigurationWritten => self.configuration_written(now),
+            Command::Adopt(configuration) => {
+                self.adopt(now, &configuration);
+                self.tell_first_shard();
+            }
+            Command::ShardChanged(shard, view) => self.shard_changed_over(now, shard, view),
             Command::Stop => self.leave(now),
         }
     }
@@ -357,6 +381,7 @@ impl Driver {
         let quarantine = self.shard.quarantine_remaining(now);
         let disconnected = self.peers.tick(sockets, now, self.shard.counter(), quarantine);
         self.counters.dropped(DropReason::Refused, disconnected);
+        self.tick_decisions(now);
         while let Some((guard, due)) = self.guards.due(now) {
             match due {
                 Due::Renew => self.renew(now, guard),
@@ -430,6 +455,7 @@ impl Driver {
             self.guards.next_at(),
             Some(self.peers.next_alarm_at),
             Some(self.peers.held_back_until()),
+            Some(self.decisions_at()),
             Some(self.housekeeping_at),
             Some(self.publish_at),
             self.leaving_until,
@@ -469,6 +495,7 @@ impl Driver {
     }
 
     fn note_up(&mut self, now: Instant) {
+        self.peers.dial_contacts(now);
         let cell = self.shard.config().cell;
         let learners = self.peers.up().filter(|node| cell.member(*node).is_none()).collect();
         self.shard.set_learners(learners);
@@ -494,29 +521,29 @@ impl Driver {
     /// Whether this node votes, if it is a member, can begin rounds, and reaches a majority that
     /// votes, itself included.
     fn is_ready(&self, now: Instant) -> bool {
+        let is_quarantined = !self.shard.quarantine_remaining(now).is_zero();
+        !is_quarantined && self.shard.ballot_problem().is_none() && self.has_quorum(now)
+    }
+
+    /// Whether members that vote, and are connected, are a quorum.
+    fn has_quorum(&self, now: Instant) -> bool {
         let cell = self.shard.config().cell;
-        let is_member = cell.member(self.peers.identity.node).is_some();
-        let is_quarantined = is_member && !self.shard.quarantine_remaining(now).is_zero();
-        if is_quarantined || self.shard.ballot_problem().is_some() {
-            return false;
-        }
-        let peers = self.peers.voting(now).filter(|node| cell.member(*node).is_some()).count();
-        peers + usize::from(is_member) > cell.members().len() / 2
+        let own = self.shard.quarantine_remaining(now).is_zero();
+        let own = own.then_some(self.peers.identity.node);
+        let voting = self.peers.voting(now).chain(own).filter_map(|node| cell.member(node));
+        self.has_members() && cell.is_quorum(voting.fold(MemberSet::EMPTY, MemberSet::with))
     }
 
     /// What acquires of this process wait for, if no majority votes and a line of the log is due:
     /// one at once, and one every ten seconds.
     fn next_wait_to_log(&mut self, now: Instant) -> Option<String> {
-        let cell = self.shard.config().cell;
-        let own = cell.member(self.peers.identity.node).map(|_| self.quarantine(now));
-        let is_member = |node: NodeId| cell.member(node).is_some();
-        let votes = self.peers.voting(now).filter(|node| is_member(*node)).count();
-        if votes + usize::from(own == Some(None)) > cell.members().len() / 2 || !self.is_acquiring()
-        {
+        if self.has_quorum(now) || !self.is_acquiring() {
             return None;
         }
         self.waits.again(now)?;
-        let own = own.flatten().map(|Quarantine { remaining, has_record }| {
+        let cell = self.shard.config().cell;
+        let own = cell.member(self.peers.identity.node).and_then(|_| self.quarantine(now));
+        let own = own.map(|Quarantine { remaining, has_record }| {
             let left = remaining.as_secs_f64();
             if has_record {
                 format!("this node was restarted and votes in {left:.0} s")
@@ -607,7 +634,12 @@ impl Driver {
 
     fn status(&self, now: Instant) -> ShardStatus {
         let counters_left = Ballot::COUNTER_LIMIT.saturating_sub(self.shard.counter());
+        let cell = self.shard.config().cell;
         ShardStatus {
+            members: cell.nodes(cell.old_set()).map(NodeId::get).collect(),
+            membership: self.membership(),
+            epoch: cell.epoch(),
+            change: self.change_status(now),
             quarantine_remaining: self.shard.quarantine_remaining(now),
             peers: self.peers.status(now),
             leases: self.shard.entries() as u64,

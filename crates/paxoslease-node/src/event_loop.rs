@@ -202,6 +202,11 @@ impl EventLoop {
                 writer.ask(*shard, record);
             }
         }
+        if let Some((writer, _)) = &self.disk
+            && let Some(configuration) = self.driver.next_configuration()
+        {
+            writer.ask_configuration(configuration);
+        }
         let mut woken = false;
         for waker in self.driver.wakers() {
             waker.wake();

@@ -13,7 +13,9 @@ use paxoslease_core::{
     CommandError, Holder, Instant, Label, Lasts, LiveLease, Name, Permits, Sighting, Tenure,
     TextError, Token, Ttl, TtlError,
 };
-use paxoslease_holder::{AskError, Filter, Limit, Quarantine};
+use paxoslease_holder::{
+    AskError, Filter, Limit, MembersError, MembersPlan, MembersRequest, Quarantine,
+};
 use paxoslease_wire::ShardId;
 
 /// The numbers of requests are below this bound.
@@ -191,6 +193,8 @@ pub enum Request<'a> {
         /// Where the page ends.
         max: PageMax,
     },
+    /// Changes the members of the cell: [`Answer::Members`], once that has begun or was refused.
+    Members(Box<MembersRequest>),
 }
 
 impl<'a> Request<'a> {
@@ -210,7 +214,8 @@ impl<'a> Request<'a> {
             | Self::Inspect { .. }
             | Self::Peek { .. }
             | Self::Note { .. }
-            | Self::List { .. } => RequestKind::Other,
+            | Self::List { .. }
+            | Self::Members(_) => RequestKind::Other,
         }
     }
 
@@ -226,6 +231,7 @@ impl<'a> Request<'a> {
             | Self::Peek { lease }
             | Self::Note { lease } => ShardId::of(lease.name(), count).index(),
             Self::List { cursor, .. } => cursor.shard,
+            Self::Members(_) => 0,
         }
     }
 
@@ -261,6 +267,7 @@ impl<'a> Request<'a> {
             Self::List { cursor, prefix, filter, max } => {
                 Request::List { cursor, prefix, filter, max }
             }
+            Self::Members(request) => Request::Members(request),
         }
     }
 }
@@ -310,6 +317,8 @@ pub enum Answer {
         /// Where the next page begins; `None` at the end.
         next: Option<Cursor>,
     },
+    /// What a change of the members leads to, or why it did not begin.
+    Members(Box<Result<MembersPlan, MembersError>>),
     /// No majority answered in time. Nothing was changed that outlives the ttl.
     NoQuorum,
     /// The acquire was withdrawn by [`Request::Abandon`]; nothing is held.

@@ -13,8 +13,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 
-use paxoslease_core::{Instant, NodeId, Record, Rules, Snapshot};
+use paxoslease_core::{Birth, Instant, NodeId, Record, Rules, Snapshot};
 use paxoslease_holder::transport::Ticket;
+use paxoslease_wire::StableRecord;
 
 use crate::board::Board;
 use crate::clock::{Clock, wall_counter_at};
@@ -178,7 +179,8 @@ pub fn write_record(
     node: NodeId,
     record: Record,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    Ok(Folder::open_volatile(files, node)?.write_record(record)?)
+    let record = StableRecord { birth: Birth(1), ceilings: record, configuration: None };
+    Ok(Folder::open_volatile(files, node)?.write_record(&record)?)
 }
 
 /// About how many bytes a message has.
@@ -197,20 +199,19 @@ impl Process {
         let mut settings = config.settings().expect("worlds have valid settings");
         settings.rules = rules;
         let wall_counter = wall_counter_at(wall_millis);
-        let wishes = settings.wishes(wall_counter);
+        let wishes = settings.wishes(wall_counter, seed);
         let folder = files.map(|files| Folder::open_volatile(files, settings.node));
         let mut folder = folder.transpose()?;
         let startup = match &mut folder {
-            Some(folder) => folder.start(wishes)?,
-            None => Startup::decide(None, None, wishes),
+            Some(folder) => folder.start(&wishes)?,
+            None => Startup::without_folder(&wishes),
         };
         let count = usize::from(settings.shards.get());
         let writer = folder.zip(startup.record());
         let writer = writer.map(|(folder, record)| Writer::new(folder, count, record));
         let last_error = writer.as_ref().map(Writer::last_error);
         let disk_problem = Box::new(move || last_error.as_ref().and_then(writer::LastError::text));
-        let board =
-            Board::new(&settings, startup.has_record(), disk_problem, CurrentTls::default());
+        let board = Board::new(&settings, startup.has_record, disk_problem, CurrentTls::default());
         let board = Arc::new(board);
         let waiting = Arc::<Waiting>::default();
         let new_mailbox = |shard| {
@@ -298,6 +299,9 @@ impl Process {
             while let Some(record) = driver.next_record() {
                 writer.ask(shard, record);
             }
+            if let Some(configuration) = driver.next_configuration() {
+                writer.ask_configuration(configuration);
+            }
         }
         driver.wakers().for_each(Waker::wake);
         if driver.may_go(now, clients.are_done()) {
@@ -331,10 +335,10 @@ impl Process {
     pub fn end_write(&mut self) -> bool {
         let Some(writer) = &mut self.writer else { return true };
         let Some(answers) = writer.end() else { return false };
-        for (shard, record) in answers {
+        for (shard, command) in answers.into_iter().map(Command::written) {
             if let Some(shard) = &self.shards[shard] {
                 // A shard that left needs no answer.
-                let _left = shard.mailbox.0.post(Post::Command(Command::RecordWritten(record)));
+                let _left = shard.mailbox.0.post(Post::Command(command));
             }
         }
         true

@@ -19,16 +19,19 @@ mod writer;
 use std::io;
 use std::path::Path;
 
-use paxoslease_core::{NodeId, Record, Snapshot};
-use paxoslease_wire::{SnapshotReader, SnapshotWriter, decode_record, encode_record};
+use paxoslease_core::{NodeId, Snapshot};
+use paxoslease_wire::{SnapshotReader, SnapshotWriter, StableRecord, decode_record, encode_record};
 
 use disk::FolderDisk;
 pub(crate) use disk::{DataFile, Disk};
 pub use error::StableError;
 use files::OsFiles;
+pub(crate) use merged::Asked;
 #[cfg(feature = "simulation")]
 pub(crate) use merged::{MergedRecord, Write};
-pub(crate) use startup::{Startup, Wishes};
+#[cfg(any(test, feature = "trace"))]
+pub(crate) use startup::Leases;
+pub(crate) use startup::{Membership, Startup, Wishes};
 #[cfg(any(test, feature = "simulation"))]
 pub use volatile_files::VolatileFiles;
 pub(crate) use writer::RecordWriter;
@@ -37,12 +40,12 @@ pub(crate) use writer::RecordWriter;
 const CHUNK_LEN: usize = 64 * 1024;
 
 /// The content of a folder.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Loaded {
     /// No record was ever written.
     Fresh,
-    /// The node ran before, within these ceilings.
-    Record(Record),
+    /// The node ran before.
+    Record(StableRecord),
 }
 
 /// A node's data folder, locked for as long as this value lives.
@@ -67,31 +70,26 @@ impl Folder {
         Self { disk: Box::new(disk), node }
     }
 
-    /// Decides how the node starts. Removes the snapshot, even if it cannot be used.
-    pub(crate) fn start(&mut self, wishes: Wishes) -> Result<Startup, StableError> {
+    /// Decides how the node starts. Removes the snapshot, even if it cannot be used, and makes the
+    /// record of this start durable.
+    pub(crate) fn start(&mut self, wishes: &Wishes) -> Result<Startup, StableError> {
         use StableError::{Corrupt, Lost, OtherNode};
-        let loaded = match self.load() {
-            // R6: an unusable record stays in place until the first new record replaces it. So the
-            // start after a crash before that is refused again: the folder does not look unused.
-            Err(Lost { .. } | Corrupt { .. } | OtherNode { .. }) if wishes.reset => Loaded::Fresh,
-            loaded => loaded?,
+        let (loaded, was_reset) = match self.load() {
+            // R6: what the record said is lost, so this is not the member that it was: the folder
+            // gets a new birth.
+            Err(Lost { .. } | Corrupt { .. } | OtherNode { .. }) if wishes.reset => {
+                (Loaded::Fresh, true)
+            }
+            loaded => (loaded?, false),
         };
-        let snapshot = self.take_snapshot(loaded)?;
-        let loaded = self.raise(loaded)?;
-        Ok(Startup::decide(Some(loaded), snapshot, wishes))
-    }
-
-    /// R4: makes a higher ballot ceiling durable before the node votes, so that no two runs have
-    /// the same one, and the snapshot of an earlier run is known by its ceiling if it reappears.
-    fn raise(&mut self, loaded: Loaded) -> Result<Loaded, StableError> {
-        let Loaded::Record(mut record) = loaded else { return Ok(loaded) };
-        record.ballot_ceiling = record.ballot_ceiling.saturating_add(1);
+        let snapshot = self.take_snapshot(&loaded)?;
+        let record = Startup::record_to_write(&loaded, wishes);
         let path = self.disk.path(DataFile::Record);
-        self.write_record(record).map_err(|source| {
+        self.write_record(&record).map_err(|source| {
             let doing = "make sure that no snapshot is used twice by writing";
             StableError::Io { doing, path, source }
         })?;
-        Ok(Loaded::Record(record))
+        Ok(Startup::with_folder(&loaded, was_reset, record, snapshot, wishes))
     }
 
     /// Reads the record. Refuses one that is lost or damaged (R6).
@@ -117,7 +115,7 @@ impl Folder {
     /// R4: removes the snapshot of the last run from the disk, and then returns it. A snapshot that
     /// cannot be used is removed as well: the node then starts as after a crash, which is always
     /// safe and costs a quarantine.
-    fn take_snapshot(&mut self, loaded: Loaded) -> Result<Option<Vec<u8>>, StableError> {
+    fn take_snapshot(&mut self, loaded: &Loaded) -> Result<Option<Vec<u8>>, StableError> {
         let path = self.disk.path(DataFile::Snapshot);
         let read = self.disk.read(DataFile::Snapshot);
         // Also if there was no snapshot: an earlier removal may not be durable.
@@ -130,9 +128,12 @@ impl Folder {
             Ok(Some(bytes)) => match SnapshotReader::new(self.node, &bytes) {
                 Ok(snapshot) => match loaded {
                     Loaded::Record(record)
-                        if record.ballot_ceiling == snapshot.ballot_ceiling() =>
+                        if record.ceilings.ballot_ceiling == snapshot.ballot_ceiling() =>
                     {
-                        return Ok(Some(bytes));
+                        if epoch_of(record) == snapshot.epoch() {
+                            return Ok(Some(bytes));
+                        }
+                        "the members of the cell changed while the node stopped".into()
                     }
                     _ => "it is of an earlier run; was it restored from a backup?".into(),
                 },
@@ -146,8 +147,8 @@ impl Folder {
     }
 
     /// Makes a record durable, and then the mark that there is a record.
-    pub(crate) fn write_record(&mut self, record: Record) -> io::Result<()> {
-        let bytes = encode_record(self.node, &record);
+    pub(crate) fn write_record(&mut self, record: &StableRecord) -> io::Result<()> {
+        let bytes = encode_record(self.node, record);
         self.disk.replace(DataFile::Record, &mut |file| file.write_all(&bytes))?;
         // In this order: a crash in between leaves a folder that looks unused, not a lost record.
         if !self.disk.is_marked() {
@@ -163,13 +164,16 @@ impl Folder {
         let Some(shards) = shards.iter().map(Option::as_ref).collect::<Option<Vec<_>>>() else {
             return Ok(false);
         };
-        let Ok(Loaded::Record(Record { ballot_ceiling, .. })) = self.load() else {
+        let Ok(Loaded::Record(record)) = self.load() else { return Ok(false) };
+        // E4: a shard that has not changed over to the epoch of the record has dated other records.
+        if shards.iter().any(|shard| shard.epoch() != epoch_of(&record)) {
             return Ok(false);
-        };
-        let node = self.node;
+        }
+        let (node, ballot_ceiling) = (self.node, record.ceilings.ballot_ceiling);
         self.disk.replace(DataFile::Snapshot, &mut |file| {
             let mut chunk = Vec::with_capacity(2 * CHUNK_LEN);
-            let mut writer = SnapshotWriter::begin(node, ballot_ceiling, &mut chunk);
+            let mut writer =
+                SnapshotWriter::begin(node, ballot_ceiling, epoch_of(&record), &mut chunk);
             for lease in shards.iter().flat_map(|shard| shard.leases()) {
                 writer.push(&lease, &mut chunk);
                 if chunk.len() >= CHUNK_LEN {
@@ -182,4 +186,8 @@ impl Folder {
         })?;
         Ok(true)
     }
+}
+
+fn epoch_of(record: &StableRecord) -> u32 {
+    record.configuration.as_ref().map_or(0, |stable| stable.configuration.epoch())
 }

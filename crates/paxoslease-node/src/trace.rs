@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use paxoslease_core::{Instant, Shard as Core};
 use paxoslease_trace::{Header, Sink, StartState, TracedShard};
 
-use crate::stable::Startup;
+use crate::stable::{Leases, Startup};
 
 /// The variable with the folder for traces. Without it, no trace is written.
 const FOLDER: &str = "PAXOSLEASE_TRACE_DIR";
@@ -18,9 +18,9 @@ const FOLDER: &str = "PAXOSLEASE_TRACE_DIR";
 /// # Panics
 /// When the trace cannot be created: a test that asks for a trace must not run without it.
 pub(crate) fn begin(core: Core, startup: &Startup, index: u16, now: Instant) -> TracedShard {
-    let start_state = match *startup {
-        Startup::Empty { start, .. } => start.into(),
-        Startup::Snapshot(record, _) => StartState::snapshot(record, &core, now),
+    let start_state = match startup.leases {
+        Leases::None(start) => start.into(),
+        Leases::Snapshot(record, _) => StartState::snapshot(record, &core, now),
     };
     let sink = match std::env::var_os(FOLDER) {
         None => Sink::none(),

@@ -6,6 +6,7 @@
 mod access;
 
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -65,6 +66,10 @@ pub struct ServerListen {
     pub clients: Option<String>,
     /// For HTTP; by default [`Self::HTTP_DEFAULT`].
     pub http: Option<String>,
+    /// Where clients reach this node by RESP, as it tells them and other nodes. By default the
+    /// address that it listens on; if that is every address of the machine, the host of its own
+    /// address in the list of peers.
+    pub advertise: Option<String>,
     /// The caller vouches that only nodes of the cell can reach the peer ports. A peer needs no
     /// token, so without this a daemon with [`Config::access`] and without certificates does not
     /// start.
@@ -210,6 +215,24 @@ impl Config {
         Self { node, listen, client_tls: ClientTls::default(), access, audit, limits, redis }
     }
 
+    /// Where clients reach a daemon that listens at this address, if others can know that. An
+    /// address of loopback means another machine on another machine.
+    pub(crate) fn client_address(&self, at: SocketAddr) -> Option<String> {
+        if let Some(address) = &self.listen.advertise {
+            return Some(address.clone());
+        }
+        let own = self.node.peers.get(&self.node.node);
+        let host = own.and_then(|own| own.rsplit_once(':')).map(|(host, _)| host);
+        if at.ip().is_unspecified() {
+            return host.map(|host| format!("{host}:{}", at.port()));
+        }
+        let is_local = host.is_none_or(|host| {
+            let ip = host.trim_matches(['[', ']']).parse::<IpAddr>();
+            host == "localhost" || ip.is_ok_and(|ip| ip.is_loopback())
+        });
+        (is_local || !at.ip().is_loopback()).then(|| at.to_string())
+    }
+
     /// Sets [`ServerListen::clients`] and [`ServerListen::http`].
     #[must_use]
     pub fn listen(mut self, clients: impl Into<String>, http: impl Into<String>) -> Self {
@@ -234,6 +257,7 @@ impl Config {
         let mut listen = ServerListen::default();
         document.read("listen.clients", &mut listen.clients)?;
         document.read("listen.http", &mut listen.http)?;
+        document.read("listen.advertise", &mut listen.advertise)?;
         document.read("listen.peers_out_of_reach", &mut listen.peers_out_of_reach)?;
         let mut client_tls = ClientTls::default();
         document.read("tls.clients", &mut client_tls)?;

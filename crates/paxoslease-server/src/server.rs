@@ -123,7 +123,7 @@ impl Server {
     ///
     /// # Errors
     /// As for [`Self::start`].
-    pub fn start_on(config: Config, peers: Option<TcpListener>) -> Result<Self, StartError> {
+    pub fn start_on(mut config: Config, peers: Option<TcpListener>) -> Result<Self, StartError> {
         config.check()?;
         let clients = bind("clients", config.listen.for_clients())?;
         let http = bind("http", config.listen.for_http())?;
@@ -131,6 +131,7 @@ impl Server {
         let address_of = |socket: &TcpListener| socket.local_addr().ok();
         let clients_at = clients.as_ref().and_then(address_of);
         let http_at = http.as_ref().and_then(address_of);
+        config.node.client_address = clients_at.and_then(|at| config.client_address(at));
         let bounds = Bounds::from(&config.limits);
         let mut gate = Gate::new(&config.access);
         if let Some(path) = &config.audit {
@@ -225,6 +226,7 @@ impl Server {
         let _stopped = paxoslease_node::block_on(self.node.status());
         let access = config.access.len();
         config.node.tls.clone_from(&self.config.node.tls);
+        config.node.client_address.clone_from(&self.config.node.client_address);
         config.access.clone_from(&self.config.access);
         Ok(Reloaded { access, needs_restart: config != self.config })
     }

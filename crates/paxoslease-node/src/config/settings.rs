@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 
-use paxoslease_core::{Cell, Drift, NodeId, Rules, Ttl};
+use paxoslease_core::{Birth, Cell, Drift, Member, Members, NodeId, Rules, Ttl};
 use paxoslease_wire::CellName;
 
 use super::address::{KeyedAddress, check_listen, check_loopback, check_members};
@@ -35,10 +35,24 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// How the node should start, by a wall clock that shows this counter.
-    pub(crate) fn wishes(&self, counter: u64) -> Wishes {
-        let Config { new_cell, ephemeral, reset_stable_record: reset, .. } = self.config;
-        Wishes { new_cell: new_cell || ephemeral, reset, max_lease: self.cell.max_lease(), counter }
+    /// How the node should start, by a wall clock that shows this counter. `random` is the birth of
+    /// its folder, if that is new.
+    pub(crate) fn wishes(&self, counter: u64, random: u64) -> Wishes {
+        let Config { new_cell, ephemeral, reset_stable_record: reset, role, .. } = self.config;
+        let members = self.members.iter().map(|(node, address)| Member {
+            node: *node,
+            birth: Birth::UNKNOWN,
+            peer: address.as_str().into(),
+        });
+        Wishes {
+            new_cell: new_cell || ephemeral,
+            reset,
+            max_lease: self.cell.max_lease(),
+            counter,
+            birth: Birth(random.max(1)),
+            list: Members::new(members.collect()).expect("the cell was checked"),
+            proposes: role == Role::Proposer,
+        }
     }
 
     /// All members except this node.

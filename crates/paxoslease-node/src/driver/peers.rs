@@ -1,20 +1,24 @@
 //! The connections of one shard to the same shard of other nodes. Owns the handshake, heartbeats,
 //! timeouts and what is still to be sent.
 //!
-//! Of two members the one with the higher id dials; a node that only proposes dials every member. A
+//! Of two members the one with the higher id dials; a node that is no member dials every member. A
 //! message that cannot be sent at once is dropped and counted: loss is legal, blocking is not, and
 //! nothing for a dead peer outlives its connection. Deliberately ignorant of what the messages
 //! mean.
 
 mod greeting;
+mod listing;
 mod peer;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease_core::{Cell, Instant, MemberSet, NodeId, Rng, To, Transmit};
-use paxoslease_wire::{CellName, Farewell, FrameKind, Hello, ShardId, VERSION};
+use paxoslease_core::{Birth, Cell, Instant, MemberSet, NodeId, Rng, To, Transmit};
+use paxoslease_wire::{
+    CellName, ClientAddress, Farewell, FrameKind, Hello, ListUse, ShardId, VERSION,
+};
 
 pub(crate) use greeting::{Greeted, IS_STOPPING, refusal_of};
 use peer::{Link, Peer, Told};
@@ -39,10 +43,17 @@ const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) cell_name: String,
+    /// The list of members in the settings, M and drift.
+    pub(crate) settings: Cell,
+    pub(crate) list: ListUse,
+    /// The cell in the node's epoch.
     pub(crate) cell: Cell,
     pub(crate) node: NodeId,
+    pub(crate) birth: Birth,
     pub(crate) boot: u64,
     pub(crate) shard: ShardId,
+    /// Where clients reach this node; empty if nowhere.
+    pub(crate) clients: String,
 }
 
 impl Identity {
@@ -50,10 +61,14 @@ impl Identity {
         Hello {
             version: VERSION,
             cell_name: CellName::new(&self.cell_name).expect("checked with the settings"),
-            cell: self.cell,
+            cell: self.settings,
+            list: self.list,
             node: self.node,
             boot: self.boot,
             shard: self.shard,
+            birth: self.birth,
+            epoch: self.cell.epoch(),
+            clients: ClientAddress::new(&self.clients).expect("checked with the settings"),
         }
     }
 }
@@ -91,6 +106,10 @@ pub(crate) struct Peers {
     /// By connection.
     who: Vec<Who>,
     unidentified: Vec<(ConnId, Instant)>,
+    /// Every id that was ever a member, with its birth. Another birth with such an id is refused.
+    past: Arc<[(NodeId, Birth)]>,
+    /// Peers that turned out to have another birth, to be disconnected.
+    impostors: Vec<usize>,
     rng: Rng,
     /// When the next stranger may be complained of.
     complain_at: Instant,
@@ -102,16 +121,17 @@ pub(crate) struct Peers {
 const NO_PLACE: u16 = u16::MAX;
 
 impl Peers {
-    /// `members` are all members of the cell with their addresses; this node may be one of them.
+    /// `list` are the nodes in the settings with their addresses; this node may be one of them.
     pub(crate) fn new(
         identity: Identity,
         timeouts: PeerTimeouts,
-        members: impl IntoIterator<Item = (NodeId, String)>,
+        list: impl IntoIterator<Item = (NodeId, String)>,
         seed: u64,
         now: Instant,
     ) -> Self {
         let own = identity.node;
-        let is_member = identity.cell.member(own).is_some();
+        let are_members = matches!(identity.list, ListUse::Fixed | ListUse::Founding);
+        let is_member = are_members && identity.settings.member(own).is_some();
         let prompt = identity.cell.everyone();
         let mut peers = Self {
             identity,
@@ -123,22 +143,27 @@ impl Peers {
             places: vec![NO_PLACE; usize::from(NodeId::MAX.get()) + 1],
             who: Vec::new(),
             unidentified: Vec::new(),
+            past: Arc::new([]),
+            impostors: Vec::new(),
             rng: Rng::seeded(seed),
             complain_at: now,
             next_alarm_at: now,
             changed: true,
         };
-        for (node, address) in members {
+        for (node, address) in list {
             if node != own {
                 let dials = !is_member || own > node;
-                peers.add(Peer::new(own, node, Some(address), dials, now));
+                let mut peer = Peer::new(own, node, Some(address), dials, now);
+                (peer.is_contact, peer.is_listed) = (true, true);
+                peers.add(peer);
             }
         }
         peers
     }
 
-    fn add(&mut self, peer: Peer) -> usize {
+    fn add(&mut self, mut peer: Peer) -> usize {
         let place = self.list.len();
+        peer.writer.set_epoch(self.identity.cell.epoch());
         self.places[usize::from(peer.node.get())] = place as u16;
         self.list.push(peer);
         place
@@ -273,6 +298,10 @@ impl Peers {
     /// node does.
     pub(crate) fn choose_prompt(&mut self, now: Instant, votes_itself: bool) {
         let (cell, own) = (self.identity.cell, self.identity.node);
+        if cell.is_joint() {
+            self.prompt = cell.everyone();
+            return;
+        }
         let wanted = cell.members().len() / 2 + 1 - usize::from(votes_itself);
         let mut nearest: Vec<_> = self
             .list
@@ -413,6 +442,11 @@ impl Peers {
         counter: u64,
         quarantine: Duration,
     ) -> u64 {
+        for place in std::mem::take(&mut self.impostors) {
+            if let Some(conn) = self.list[place].conn() {
+                self.hang_up(sockets, now, conn, "a member has its id with another data folder");
+            }
+        }
         if now < self.next_alarm_at {
             return 0;
         }
@@ -464,7 +498,8 @@ impl Peers {
                 if now >= heard_at.after(timeouts.peer_timeout) {
                     self.hang_up(sockets, now, conn, "it fell silent");
                 } else {
-                    peer.ping(now, timeouts.heartbeat, quarantine, counter);
+                    let epoch = self.identity.cell.epoch();
+                    peer.ping(now, timeouts.heartbeat, quarantine, (counter, epoch));
                     self.mark_dirty(place);
                 }
             }
@@ -487,7 +522,8 @@ impl Peers {
     }
 
     pub(crate) fn status(&self, now: Instant) -> Vec<PeerStatus> {
-        self.list.iter().map(|peer| peer.status(now)).collect()
+        let is_shown = |peer: &&Peer| peer.is_listed || peer.is_up();
+        self.list.iter().filter(is_shown).map(|peer| peer.status(now)).collect()
     }
 
     /// The round-trip time of each peer that is up, and `None` for each that is not.

@@ -84,6 +84,7 @@ impl Driver {
                 return self.reply(now, token, Answer::Inspected(seen.map(Box::new)));
             }
             Request::Note { lease } => return self.shard.note(lease.name(), lease.holder()),
+            Request::Members(request) => return self.change_members(now, token, *request),
             Request::List { cursor, prefix, filter, max } => {
                 if let Err(answer) = self.lists.add(from, cursor.slot, prefix, filter, max) {
                     self.reply(now, token, answer);
@@ -255,6 +256,7 @@ const fn outcome_of(answer: &Answer) -> Option<Outcome> {
         Answer::Released { .. }
         | Answer::Inspected(_)
         | Answer::Listed { .. }
+        | Answer::Members(_)
         | Answer::TooManyLists(_)
         | Answer::Stopping => None,
     }

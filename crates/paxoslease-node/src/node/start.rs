@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use mio::Poll;
-use paxoslease_core::{NodeId, Snapshot};
+use paxoslease_core::{DeciderConfig, NodeId, Snapshot};
 use paxoslease_holder::transport;
 use paxoslease_wire::ShardId;
 
@@ -117,7 +117,8 @@ impl Running {
         let client_tls = service.as_ref().and_then(|service| service.client_tls);
         let tls = CurrentTls::load(config.tls.as_ref(), &config.cell, settings.node)?;
         let tls = tls.with_clients(client_tls);
-        let wishes = settings.wishes(wall_counter());
+        let random = |what| getrandom::u64().map_err(io::Error::other).map_err(refused(what));
+        let wishes = settings.wishes(wall_counter(), random("randomness")?);
         let mut listener = listen(config, listener)?;
         let (clients, mut front, recorder) = match service {
             None => (None, None, None),
@@ -125,7 +126,7 @@ impl Running {
         };
         let clients = clients.map(non_blocking).transpose();
         let mut clients = clients.map_err(refused("the clients' socket"))?;
-        let seed = getrandom::u64().map_err(io::Error::other).map_err(refused("randomness"))?;
+        let seed = random("randomness")?;
         let count = usize::from(settings.shards.get());
         let event_queue = || refused("an event queue");
         let polls: Vec<Poll> =
@@ -141,8 +142,8 @@ impl Running {
             None => None,
         };
         let startup = match &mut folder {
-            Some(folder) => folder.start(wishes)?,
-            None => Startup::decide(None, None, wishes),
+            Some(folder) => folder.start(&wishes)?,
+            None => Startup::without_folder(&wishes),
         };
         let node = settings.node;
         let span = tracing::info_span!("node", id = %node);
@@ -153,8 +154,7 @@ impl Running {
             Some(writer) => Box::new(writer.problem()),
             None => Box::new(|| None),
         };
-        let board =
-            Arc::new(Board::new(&settings, startup.has_record(), disk_problem, tls.clone()));
+        let board = Arc::new(Board::new(&settings, startup.has_record, disk_problem, tls.clone()));
         let waiting = Arc::<Waiting>::default();
         let run = Run { seed, wall_counter: wishes.counter };
         let undone = Arc::default();
@@ -289,12 +289,17 @@ pub(crate) fn make_driver(
     let shard = startup.shard(core_config, now, |name| ShardId::of(name, count) == shard_id);
     #[cfg(feature = "trace")]
     let shard = crate::trace::begin(shard, startup, index, now);
+    let membership = &startup.membership;
     let identity = Identity {
         cell_name: settings.config.cell.clone(),
-        cell: settings.cell,
+        settings: settings.cell,
+        list: membership.list,
+        cell: shard.config().cell,
         node: settings.node,
+        birth: membership.birth,
         boot: startup.counter(),
         shard: shard_id,
+        clients: settings.config.client_address.clone().unwrap_or_default(),
     };
     let timeouts = PeerTimeouts {
         heartbeat: settings.config.timing.heartbeat,
@@ -303,9 +308,20 @@ pub(crate) fn make_driver(
     };
     let members = settings.peers().map(|(node, address)| (node, address.to_owned()));
     let seed = seed.wrapping_add(u64::from(index));
-    let peers = Peers::new(identity, timeouts, members, seed, now);
+    let mut peers = Peers::new(identity, timeouts, members, seed, now);
+    let configuration = &membership.stable.configuration;
+    if configuration.epoch() > 0 {
+        peers.follow(now, configuration, shard.config().cell, shard.counter());
+    }
     let bound = CounterBound::new(now, wall_counter, shard.counter());
-    Driver::new(shard, bound, peers, seed, now, board)
+    let mut driver = Driver::new(shard, bound, peers, seed, now, board);
+    if index == 0 {
+        let drift = settings.cell.drift();
+        let mut config = DeciderConfig::new(settings.node, membership.birth, drift, seed);
+        config.rules = settings.rules;
+        driver.start_decisions(now, config, membership, startup.record().is_some());
+    }
+    driver
 }
 
 /// Listens for peers. A proposer does not listen, and a cell of one need not.
@@ -331,9 +347,10 @@ fn writer(
 ) -> Result<Option<Arc<RecordWriter>>, StartError> {
     let (Some(folder), Some(record)) = (folder, startup.record()) else { return Ok(None) };
     let shards = mailboxes.to_vec();
-    let on_written = move |shard: usize, record| {
+    let on_written = move |asked| {
+        let (shard, command) = Command::written(asked);
         // A shard that left needs no answer.
-        let _left = shards[shard].post(Post::Command(Command::RecordWritten(record)));
+        let _left = shards[shard].post(Post::Command(command));
     };
     let writer = RecordWriter::spawn(folder, mailboxes.len(), record, Box::new(on_written));
     Ok(Some(Arc::new(writer.map_err(refused("a thread"))?)))

@@ -3,9 +3,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use paxoslease_core::Record;
+use paxoslease_core::{Record, StableConfiguration};
+use paxoslease_wire::StableRecord;
 
-use crate::stable::{Folder, MergedRecord, Write};
+use crate::stable::{Asked, Folder, MergedRecord, Write};
 
 /// Why the last write failed, for the node's status.
 #[derive(Clone, Default)]
@@ -25,7 +26,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(folder: Folder, shards: usize, start: Record) -> Self {
+    pub(super) fn new(folder: Folder, shards: usize, start: StableRecord) -> Self {
         Self {
             folder,
             merged: MergedRecord::new(shards, start),
@@ -42,6 +43,10 @@ impl Writer {
         self.merged.ask(shard, record);
     }
 
+    pub(super) fn ask_configuration(&mut self, configuration: StableConfiguration) {
+        self.merged.ask_configuration(configuration);
+    }
+
     /// Begins to write, if there is something and nothing is under way.
     pub(super) fn begin(&mut self) -> bool {
         let begins = self.under_way.is_none() && self.merged.is_asked();
@@ -52,16 +57,16 @@ impl Writer {
     }
 
     /// The write is over. Returns the answers to give; `None` when it failed and must be repeated.
-    pub(super) fn end(&mut self) -> Option<Vec<(usize, Record)>> {
-        let (record, answers) = self.under_way.take()?;
-        let written = self.folder.write_record(record);
+    pub(super) fn end(&mut self) -> Option<Vec<Asked>> {
+        let Write { record, answers } = self.under_way.take()?;
+        let written = self.folder.write_record(&record);
         let error = written.as_ref().err().map(ToString::to_string);
         *self.last_error.0.lock().unwrap_or_else(PoisonError::into_inner) = error;
         if written.is_ok() {
             return Some(answers);
         }
-        for (shard, _) in answers {
-            self.merged.ask_again(shard);
+        for asked in answers {
+            self.merged.ask_again(asked);
         }
         None
     }

@@ -10,17 +10,17 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use paxoslease_core::Record;
+use paxoslease_core::{Record, StableConfiguration};
+use paxoslease_wire::StableRecord;
 
 use super::Folder;
-use super::merged::{MergedRecord, Write};
+use super::merged::{Asked, MergedRecord, Write};
 
 const PAUSE_MIN: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Called when the record of a shard is durable, with the record that the shard asked for, even if
-/// a higher one was written.
-pub(crate) type OnWritten = Box<dyn Fn(usize, Record) + Send>;
+/// Called when a record is durable, with what was asked for, even if a higher one was written.
+pub(crate) type OnWritten = Box<dyn Fn(Asked) + Send>;
 
 /// The handle to the thread. Dropping it stops the thread after the write under way.
 pub(crate) struct RecordWriter {
@@ -50,7 +50,7 @@ impl RecordWriter {
     pub(crate) fn spawn(
         folder: Folder,
         shards: usize,
-        start: Record,
+        start: StableRecord,
         on_written: OnWritten,
     ) -> io::Result<Self> {
         let state =
@@ -72,6 +72,12 @@ impl RecordWriter {
     /// A shard asks for a record. It is told when a record at least as high is durable.
     pub(crate) fn ask(&self, shard: usize, record: Record) {
         self.shared.state().merged.ask(shard, record);
+        self.shared.changed.notify_one();
+    }
+
+    /// The node asks for a configuration or a vote (W1, W2).
+    pub(crate) fn ask_configuration(&self, configuration: StableConfiguration) {
+        self.shared.state().merged.ask_configuration(configuration);
         self.shared.changed.notify_one();
     }
 
@@ -110,8 +116,8 @@ struct Work {
     on_written: OnWritten,
     /// The record on disk; `None` if it is unknown, before the first write and after a failed
     /// write.
-    durable: Option<Record>,
-    /// The record on disk is at least this, whatever a failed write did to it.
+    durable: Option<StableRecord>,
+    /// The ceilings on disk are at least these, whatever a failed write did to them.
     covered: Option<Record>,
     /// How many writes failed in a row.
     failures: u32,
@@ -119,14 +125,14 @@ struct Work {
 
 impl Work {
     fn run(mut self) -> Folder {
-        while let Some((record, answers)) = self.next() {
+        while let Some(Write { record, answers }) = self.next() {
             if let Err(error) = self.write(record) {
                 self.failed(&error, &answers);
                 continue;
             }
-            self.succeeded(record);
-            for (shard, asked) in answers {
-                (self.on_written)(shard, asked);
+            self.succeeded();
+            for asked in answers {
+                (self.on_written)(asked);
             }
         }
         self.folder
@@ -140,32 +146,33 @@ impl Work {
         (!state.stopped).then(|| state.merged.take())
     }
 
-    fn write(&mut self, record: Record) -> io::Result<()> {
+    fn write(&mut self, record: StableRecord) -> io::Result<()> {
         // A shard lowered its ceiling below that of another, or asked for what another has already.
-        if self.durable == Some(record) {
+        if self.durable.as_ref() == Some(&record) {
             return Ok(());
         }
         self.durable = None;
+        let ceilings = record.ceilings;
         // Until it is known whether the write took effect, only the lower ceilings are certain.
         self.covered = self.covered.map(|covered| Record {
-            ballot_ceiling: covered.ballot_ceiling.min(record.ballot_ceiling),
-            lease_ceiling: covered.lease_ceiling.min(record.lease_ceiling),
+            ballot_ceiling: covered.ballot_ceiling.min(ceilings.ballot_ceiling),
+            lease_ceiling: covered.lease_ceiling.min(ceilings.lease_ceiling),
         });
-        self.folder.write_record(record)?;
-        (self.durable, self.covered) = (Some(record), Some(record));
+        self.folder.write_record(&record)?;
+        (self.durable, self.covered) = (Some(record), Some(ceilings));
         Ok(())
     }
 
-    fn succeeded(&mut self, record: Record) {
+    fn succeeded(&mut self) {
         if self.failures > 0 {
-            tracing::info!(?record, "the stable record can be written again");
+            tracing::info!("the stable record can be written again");
             self.failures = 0;
             self.shared.state().last_error = None;
         }
     }
 
     /// Keeps the error, and waits before the next attempt, longer each time.
-    fn failed(&mut self, error: &io::Error, answers: &[(usize, Record)]) {
+    fn failed(&mut self, error: &io::Error, answers: &[Asked]) {
         self.failures = self.failures.saturating_add(1);
         // Often at first, then about once a minute.
         if self.failures.is_power_of_two() || self.failures.is_multiple_of(64) {
@@ -174,12 +181,15 @@ impl Work {
         }
         let mut state = self.shared.state();
         state.last_error = Some(error.to_string());
-        for (shard, asked) in answers {
-            // A shard that asks for what is on disk already need not wait.
-            if self.covered.is_some_and(|covered| covers(covered, *asked)) {
-                (self.on_written)(*shard, *asked);
-            } else {
-                state.merged.ask_again(*shard);
+        for asked in answers {
+            match asked {
+                // A shard that asks for what is on disk already need not wait.
+                Asked::Ceilings(_, record)
+                    if self.covered.is_some_and(|covered| covers(covered, *record)) =>
+                {
+                    (self.on_written)(*asked);
+                }
+                _ => state.merged.ask_again(*asked),
             }
         }
         let doublings = (self.failures - 1).min(10);

@@ -138,6 +138,10 @@ impl<S: ShardSockets> Turn<'_, S> {
     pub(super) fn flush_clients(&mut self) {
         self.front(|front, shard| front.flush(shard));
         let Clients { outgoing, own, mailboxes, .. } = &mut *self.clients;
+        for (shard, command) in self.driver.posts() {
+            // A shard that left changes over no more, and the node stops.
+            let _left = mailboxes[usize::from(shard)].post(Post::Command(command));
+        }
         let watch = outgoing.watch.take();
         for (shard, mailbox) in mailboxes.iter().enumerate() {
             if shard == usize::from(*own) {

@@ -2,7 +2,7 @@
 //! anything else (invariants 2 and 5).
 
 use paxoslease_core::{Instant, NodeId};
-use paxoslease_wire::{Farewell, FrameKind, Hello};
+use paxoslease_wire::{Farewell, FrameKind, Hello, ListUse};
 
 use super::peer::{Link, Peer};
 use super::{COMPLAINT_PAUSE, Counters, DropReason, Peers, UNIDENTIFIED_MAX, Who, kind_of};
@@ -140,7 +140,10 @@ impl Peers {
             self.hang_up(sockets, now, old, "it connected again");
         }
         self.set_who(conn, Who::Peer(place));
-        self.list[place].up(now, conn, hello.boot);
+        let peer = &mut self.list[place];
+        peer.up(now, conn, hello.boot);
+        (peer.birth, peer.greeted_epoch) = (hello.birth, hello.epoch);
+        hello.clients.as_str().clone_into(&mut peer.clients);
         self.next_alarm_at = now;
         self.changed = true;
         tracing::info!(peer = %hello.node, "peer connected");
@@ -156,9 +159,17 @@ impl Peers {
             let expected = self.list[place].node;
             return Err(format!("node {expected} was dialled, but node {} answered", hello.node));
         }
+        if self.is_impostor(hello.node, hello.birth) {
+            return Err(format!(
+                "a member has the id {} with another data folder: this node lost its disk, or the \
+                 id was used before; give this node an id that was never used, and add it with \
+                 `paxoslease members`",
+                hello.node
+            ));
+        }
         let place = match self.place_of(hello.node) {
             Some(place) => place,
-            None => self.welcome_proposer(hello.node)?,
+            None => self.welcome(hello.node)?,
         };
         // As long as the quarantine of a node without a record.
         let memory = self.identity.cell.max_lease().as_duration();
@@ -171,13 +182,12 @@ impl Peers {
         Ok(place)
     }
 
-    /// Adds a node that only proposes: no member knows it before it connects.
-    fn welcome_proposer(&mut self, node: NodeId) -> Result<usize, String> {
-        let own = self.identity.node;
-        if self.identity.cell.member(own).is_none() {
+    /// Adds a node that is no member: nobody knows it before it connects.
+    fn welcome(&mut self, node: NodeId) -> Result<usize, String> {
+        if self.identity.list == ListUse::Follows {
             return Err("neither is a member of the cell".to_owned());
         }
-        Ok(self.add(Peer::new(own, node, None, false, Instant::ZERO)))
+        Ok(self.add(Peer::new(self.identity.node, node, None, false, Instant::ZERO)))
     }
 
     /// Logs that a node which claims this id was refused. One that connects again and again must

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use paxoslease_core::{Instant, NodeId, Rng};
+use paxoslease_core::{Birth, Instant, NodeId, Rng};
 use paxoslease_wire::{Farewell, FrameWriter, Heartbeat};
 
 use super::super::sockets::{ConnId, Sockets};
@@ -26,6 +26,7 @@ const MEASURED_EVERY: u32 = 5;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
     pub(crate) counter: u64,
+    pub(crate) epoch: u32,
     /// Whether the peer is not in quarantine, so it has forgotten nothing.
     pub(crate) remembers: bool,
 }
@@ -35,6 +36,10 @@ pub(super) struct Peer {
     pub(super) node: NodeId,
     pub(super) address: Option<String>,
     pub(super) dials: bool,
+    /// Whether it is a member of the cell.
+    pub(super) is_listed: bool,
+    /// Whether the settings list it.
+    pub(super) is_contact: bool,
     pub(super) link: Link,
     pub(super) writer: FrameWriter,
     /// Whether it is in the list of peers with something to send.
@@ -43,6 +48,10 @@ pub(super) struct Peer {
     pub(super) holds_back: bool,
     /// The boot that connected last, and when its connection ended.
     pub(super) boot: Option<u64>,
+    pub(super) birth: Birth,
+    pub(super) greeted_epoch: u32,
+    /// Where clients reach it; empty if that is not known.
+    pub(super) clients: String,
     gone_at: Instant,
     redial_pause: Duration,
     pub(super) rtt: Option<Duration>,
@@ -68,11 +77,16 @@ impl Peer {
             node,
             address,
             dials,
+            is_listed: false,
+            is_contact: false,
             link: Link::Down { redial_at: now },
             writer: FrameWriter::new(own),
             dirty: false,
             holds_back: false,
             boot: None,
+            birth: Birth::UNKNOWN,
+            greeted_epoch: 0,
+            clients: String::new(),
             gone_at: Instant::ZERO,
             redial_pause: REDIAL_MIN,
             rtt: None,
@@ -173,7 +187,7 @@ impl Peer {
         now: Instant,
         every: Duration,
         quarantine: Duration,
-        counter: u64,
+        (counter, epoch): (u64, u32),
     ) {
         let Link::Up { pinged_at, answered_at, .. } = self.link else { return };
         let is_answering = !self.dials && now < answered_at.after(patience(every));
@@ -192,7 +206,7 @@ impl Peer {
             let quarantine_ms = u32::try_from(quarantine.as_nanos().div_ceil(1_000_000));
             let quarantine_ms = quarantine_ms.unwrap_or(u32::MAX);
             let number = now.as_nanos();
-            if self.beat(Heartbeat::Ping { number, quarantine_ms, counter }, counter) {
+            if self.beat(Heartbeat::Ping { number, quarantine_ms, counter, epoch }, counter) {
                 self.pinged = Some((counter, quarantine_ms > 0));
             }
         }
@@ -210,7 +224,7 @@ impl Peer {
         // Not earlier: a peer that greets and then refuses us must not be dialled without a pause.
         self.redial_pause = REDIAL_MIN;
         match Heartbeat::decode(frame) {
-            Ok(Heartbeat::Ping { number, quarantine_ms, counter }) => {
+            Ok(Heartbeat::Ping { number, quarantine_ms, counter, epoch }) => {
                 if self.beat(Heartbeat::Pong(number), own_counter)
                     && let Link::Up { answered_at, .. } = &mut self.link
                 {
@@ -219,7 +233,8 @@ impl Peer {
                 self.quarantine_until = now.after(Duration::from_millis(quarantine_ms.into()));
                 let quarantined = quarantine_ms > 0;
                 let before = std::mem::replace(&mut self.quarantined, quarantined);
-                return (Some(Told { counter, remembers: !quarantined }), before != quarantined);
+                let told = Told { counter, epoch, remembers: !quarantined };
+                return (Some(told), before != quarantined);
             }
             // A peer may send any number. A connection that is silent for longer than the timeout
             // is closed, so no true answer takes longer.
@@ -274,6 +289,7 @@ impl Peer {
             rtt: self.rtt,
             quarantine_remaining: self.quarantine_remaining(now),
             problem: self.problem.clone(),
+            clients: Some(self.clients.clone()).filter(|address| !address.is_empty()),
         }
     }
 }

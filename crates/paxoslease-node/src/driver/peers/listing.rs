@@ -1,0 +1,112 @@
+//! Which peers there are: the list of peers follows the configuration of the node's epoch.
+
+use paxoslease_core::{Birth, Cell, Configuration, Instant, MembershipMessage, NodeId};
+use paxoslease_wire::encode_membership;
+
+use super::Peers;
+use super::peer::{Link, Peer};
+
+impl Peers {
+    /// Follows a configuration: adds and removes members, changes addresses, and decides anew who
+    /// dials. Frames that are open are of the epoch before. `cell` is that of the new epoch.
+    pub(crate) fn follow(
+        &mut self,
+        now: Instant,
+        configuration: &Configuration,
+        cell: Cell,
+        counter: u64,
+    ) {
+        let (own, birth) = (self.identity.node, self.identity.birth);
+        let is_member = configuration.is_member(own, birth);
+        self.identity.cell = cell;
+        self.prompt = cell.everyone();
+        self.past = configuration.past().into();
+        for peer in &mut self.list {
+            (peer.is_listed, peer.dials) = (false, false);
+        }
+        for member in configuration.members().filter(|member| member.node != own) {
+            let place = match self.place_of(member.node) {
+                Some(place) => place,
+                None => self.add(Peer::new(own, member.node, None, false, now)),
+            };
+            let peer = &mut self.list[place];
+            peer.is_listed = true;
+            peer.dials = !is_member || own > member.node;
+            if peer.address.as_deref() != Some(&*member.peer) {
+                peer.address = Some(member.peer.to_string());
+                peer.redial(now);
+            }
+        }
+        for place in 0..self.list.len() {
+            let peer = &mut self.list[place];
+            peer.begin_epoch(counter, cell.epoch());
+            if peer.is_up() && self.is_impostor(self.list[place].node, self.list[place].birth) {
+                self.impostors.push(place);
+            }
+        }
+        self.next_alarm_at = now;
+        self.changed = true;
+    }
+
+    /// While this node reaches no member, it dials the nodes in its settings, too: the members may
+    /// have changed while it was away.
+    pub(crate) fn dial_contacts(&mut self, now: Instant) {
+        let is_alone = !self.list.iter().any(|peer| peer.is_listed && peer.is_up());
+        for peer in self.list.iter_mut().filter(|peer| peer.is_contact && !peer.is_listed) {
+            if peer.dials != is_alone {
+                peer.dials = is_alone;
+                self.next_alarm_at = now;
+            }
+        }
+    }
+
+    /// Whether a member has this id with another birth.
+    pub(super) fn is_impostor(&self, node: NodeId, birth: Birth) -> bool {
+        self.past.iter().any(|past| past.0 == node && past.1 != birth)
+    }
+
+    /// The birth of the data folder of a peer that has greeted.
+    pub(crate) fn birth_of(&self, node: NodeId) -> Birth {
+        self.place_of(node).map_or(Birth::UNKNOWN, |place| self.list[place].birth)
+    }
+
+    /// The epoch of a peer when it greeted.
+    pub(crate) fn epoch_of(&self, node: NodeId) -> u32 {
+        self.place_of(node).map_or(0, |place| self.list[place].greeted_epoch)
+    }
+
+    /// Sends a message about members, if the peer is up and reads.
+    pub(crate) fn send_membership(
+        &mut self,
+        node: NodeId,
+        message: &MembershipMessage,
+        counter: u64,
+    ) {
+        let Some(place) = self.place_of(node) else { return };
+        let peer = &mut self.list[place];
+        if peer.is_up() && peer.writer.finished().len() <= self.timeouts.queue_bytes_max {
+            if peer.writer.is_open() {
+                peer.writer.finish(counter);
+            }
+            peer.writer.append(|out| encode_membership(message, out));
+            self.mark_dirty(place);
+        }
+    }
+}
+
+impl Peer {
+    /// What was not sent yet is of the epoch before.
+    fn begin_epoch(&mut self, counter: u64, epoch: u32) {
+        if self.writer.is_open() {
+            self.writer.finish(counter);
+        }
+        self.writer.set_epoch(epoch);
+    }
+
+    /// Dials again at once, if it is down.
+    fn redial(&mut self, now: Instant) {
+        if let Link::Down { redial_at } = &mut self.link {
+            *redial_at = now;
+        }
+    }
+}
