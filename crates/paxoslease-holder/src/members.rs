@@ -24,6 +24,63 @@ pub enum MembersChange {
     Abort,
 }
 
+impl MembersChange {
+    /// Reads a change from an action and nodes: `add 4=HOST:PORT`, `remove 3`,
+    /// `replace 3 4=HOST:PORT`, `set 1 2 4=HOST:PORT`, `address 2=HOST:PORT`, or `abort`.
+    ///
+    /// # Errors
+    /// Names the word that does not fit, and what would.
+    pub fn parse<'a>(
+        action: &str,
+        nodes: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, MembersError> {
+        let refused = |text: String| Err(MembersError::Refused(text));
+        let (mut plain, mut placed) = (Vec::new(), Vec::new());
+        let mut all = Vec::new();
+        for word in nodes {
+            let (id, address) = match word.split_once('=') {
+                Some((id, address)) => (id, Some(address.to_owned())),
+                None => (word, None),
+            };
+            let Some(id) = id.parse().ok().filter(|id| (1..=1023).contains(id)) else {
+                return refused(format!("{word:?} is not a node: write ID or ID=HOST:PORT"));
+            };
+            match &address {
+                Some(address) => placed.push((id, address.clone())),
+                None => plain.push(id),
+            }
+            all.push((id, address));
+        }
+        let action = action.to_ascii_lowercase();
+        let wants = match (&*action, plain.is_empty(), placed.is_empty()) {
+            ("add" | "address", true, false)
+            | ("remove", false, true)
+            | ("replace", false, false)
+            | ("abort", true, true) => None,
+            ("set", ..) if !all.is_empty() => None,
+            ("add" | "address", ..) => Some("nodes as ID=HOST:PORT"),
+            ("remove", ..) => Some("the ids of members"),
+            ("replace", ..) => Some("the ids of members that leave, and others as ID=HOST:PORT"),
+            ("set", ..) => Some("all members, and those that are new as ID=HOST:PORT"),
+            ("abort", ..) => Some("no nodes"),
+            _ => {
+                return refused(format!(
+                    "{action:?} is no action: use add, remove, replace, set, address or abort"
+                ));
+            }
+        };
+        if let Some(wants) = wants {
+            return refused(format!("{action} needs {wants}"));
+        }
+        Ok(match &*action {
+            "set" => Self::Set(all),
+            "address" => Self::Address(placed),
+            "abort" => Self::Abort,
+            _ => Self::Edit { remove: plain, add: placed },
+        })
+    }
+}
+
 /// A request of an administrator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MembersRequest {
@@ -59,6 +116,7 @@ pub struct MembersPlan {
 
 /// Why a request about members failed. Nothing was changed, unless the text says otherwise.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum MembersError {
     /// The change is not possible.
     #[error("{0}")]

@@ -58,8 +58,9 @@ pub use config::{
 };
 pub use node::{Asking, Node, Remote, StartError};
 pub use paxoslease_holder::{
-    Acquire, AcquireError, Acquiring, AskError, Change, Detached, Grant, LeaseEnd, LeaseGuard,
-    LeaseInfo, LeaseLost, LeaseState, LeaseView, Limit, PeerStatus, Quarantine, QueuedName, Rates,
+    Acquire, AcquireError, Acquiring, AskError, Change, ChangeStatus, Detached, Grant, LeaseEnd,
+    LeaseGuard, LeaseInfo, LeaseLost, LeaseState, LeaseView, Limit, MembersChange, MembersError,
+    MembersPlan, MembersRequest, Membership, PeerStatus, Quarantine, QueuedName, Rates,
     ReleaseError, RenewError, Role, Status, TextError, TtlError, UnknownRole, Watch, block_on,
 };
 pub use paxoslease_tls::PemError;

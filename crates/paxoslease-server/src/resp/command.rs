@@ -61,7 +61,7 @@ impl Command {
             Self::Ping | Self::Echo => Requirement::Token,
             Self::Client | Self::Commands | Self::Select => Requirement::Token,
             Self::Status => Requirement::Status,
-            Self::Info => Requirement::Cell,
+            Self::Info | Self::Members => Requirement::Cell,
             Self::Hello | Self::Auth | Self::Reset | Self::Quit => Requirement::Nothing,
             // The operation checks each key.
             _ => Requirement::Token,
@@ -134,6 +134,8 @@ commands! {
         "Ends one watch of this connection, or all",
     Status 1..=1 => "CELL.STATUS"
         "The cell as this node sees it",
+    Members 2..=MANY => "CELL.MEMBERS action [nodes] [DRYRUN] [YES]"
+        "Changes the members: add ID=HOST:PORT, remove ID, replace, set, address, abort",
     Ping 1..=2 => "PING [message]"
         "Answers PONG, or the message",
     Echo 2..=2 => "ECHO message"

@@ -19,7 +19,7 @@ use super::{Common, Turn};
 use crate::audit::{Entry, Event};
 use crate::config::{NamePattern, PatternError};
 use crate::quota::Claim;
-use paxoslease_node::Limit;
+use paxoslease_node::{Limit, MembersChange, MembersRequest};
 
 /// Patterns that one connection may watch.
 const PATTERNS_MAX: usize = 16;
@@ -89,6 +89,7 @@ impl Session {
                 let status = turn.common.status(turn.shard, self.place());
                 self.reply(turn.common, |protocol, out| put_json(&status, protocol, out));
             }
+            Command::Members => self.members(turn, args)?,
             Command::Ping if self.is_subscriber() => {
                 self.reply(turn.common, |_, out| {
                     put_array(out, 2);
@@ -194,6 +195,27 @@ impl Session {
         let (permits, is_retried) = (acquire.permits, wait != acquire.wait);
         let request = LeaseRequest::Acquire { lease, ttl, wait, permits, is_retried, lasts };
         turn.shard.ask(ask as u64, request);
+        Ok(())
+    }
+
+    fn members<'a>(&mut self, turn: &mut Turn<'_, '_>, args: &[&'a [u8]]) -> Outcome<'a> {
+        let (mut words, mut dry_run, mut yes) = (Vec::new(), false, false);
+        for word in args {
+            match std::str::from_utf8(word) {
+                Ok(word) if word.eq_ignore_ascii_case("DRYRUN") => dry_run = true,
+                Ok(word) if word.eq_ignore_ascii_case("YES") => yes = true,
+                Ok(word) => words.push(word),
+                Err(_) => return Err(ReplyError::Unexpected(word, Command::Members.usage())),
+            }
+        }
+        let [action, nodes @ ..] = &words[..] else {
+            return Err(ReplyError::Unexpected(args[0], Command::Members.usage()));
+        };
+        let change = MembersChange::parse(action, nodes.iter().copied());
+        let change = change.map_err(|error| ReplyError::Redis(format!("MEMBERS {error}")))?;
+        let ask = self.ask(turn, None, None)?;
+        let request = MembersRequest { change, dry_run, yes };
+        turn.shard.ask(ask as u64, LeaseRequest::Members(Box::new(request)));
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use paxoslease_node::front::{Answer, Hint, Label, Lasts, LiveLease, Ttl};
-use paxoslease_node::{Limit, Quarantine};
+use paxoslease_node::{Limit, MembersError, Quarantine};
 use paxoslease_wire::resp::{
     Protocol, put_array, put_bulk, put_bulk_integer, put_error, put_integer,
 };
@@ -59,6 +59,16 @@ pub(super) fn put_answer(
                 &"NOQUORUM no majority of the cell answered in time, and nothing was changed that \
                   outlives the ttl; CELL.STATUS says which nodes are unreachable",
             ),
+        },
+        Answer::Members(outcome) => match &**outcome {
+            Ok(plan) => put_json(&serde_json::json!(plan), protocol, out),
+            Err(error @ MembersError::Unconfirmed(_)) => {
+                put_error(out, &format_args!("UNCONFIRMED {error}"));
+            }
+            Err(error @ MembersError::NoQuorum(_)) => {
+                put_error(out, &format_args!("NOQUORUM {error}"));
+            }
+            Err(error) => put_error(out, &format_args!("MEMBERS {error}")),
         },
         Answer::Ttl(error) => put_error(out, &format_args!("TTL {error}")),
         Answer::Name(error) => put_error(out, &format_args!("NAME name of a permit: {error}")),
