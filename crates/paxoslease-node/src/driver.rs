@@ -495,7 +495,7 @@ impl Driver {
     }
 
     fn note_up(&mut self, now: Instant) {
-        self.peers.dial_contacts(now);
+        self.peers.note_quorum(now);
         let cell = self.shard.config().cell;
         let learners = self.peers.up().filter(|node| cell.member(*node).is_none()).collect();
         self.shard.set_learners(learners);
