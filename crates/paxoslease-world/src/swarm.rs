@@ -255,10 +255,30 @@ impl Swarm {
         let served = self.simulation.run_while(bound, |s| s.tasks_left() > 0);
         if !served {
             let left = self.simulation.tasks_left();
-            let text = || format!("{left} users still wait, {bound:?} after all faults have ended");
+            let nodes = self.nodes();
+            let text = || {
+                format!("{left} users still wait, {bound:?} after all faults have ended: {nodes}")
+            };
             return self.simulation.judge().broken(Check::Progress, text);
         }
         self.simulation.run_for(self.setup.max_lease * 2 + Duration::from_secs(3));
+    }
+
+    /// How each node sees itself.
+    fn nodes(&self) -> String {
+        let shown = |host| {
+            let status = self.simulation.node(host).status_shown().expect("it runs");
+            let up = status.peers.iter().filter(|peer| peer.up).map(|peer| peer.node);
+            format!(
+                "node {} is {:?} in epoch {} with {:?}, {}",
+                host + 1,
+                status.membership,
+                status.epoch,
+                up.collect::<Vec<_>>(),
+                if status.ready { "ready" } else { "not ready" }
+            )
+        };
+        (0..self.setup.nodes()).map(shown).collect::<Vec<_>>().join("; ")
     }
 
     fn demand_nothing_left(&mut self) {

@@ -76,6 +76,11 @@ impl Peers {
         self.place_of(node).map_or(Birth::UNKNOWN, |place| self.list[place].birth)
     }
 
+    /// Whether members that are up have a fixed list.
+    pub(crate) fn are_fixed(&self) -> bool {
+        self.list.iter().any(|peer| peer.is_fixed && peer.is_up())
+    }
+
     /// The epoch of a peer when it greeted.
     pub(crate) fn epoch_of(&self, node: NodeId) -> u32 {
         self.place_of(node).map_or(0, |place| self.list[place].greeted_epoch)

@@ -52,6 +52,8 @@ pub(super) struct Peer {
     pub(super) boot: Option<u64>,
     pub(super) birth: Birth,
     pub(super) greeted_epoch: u32,
+    /// Whether its list of members is fixed.
+    pub(super) is_fixed: bool,
     /// Where clients reach it; empty if that is not known.
     pub(super) clients: String,
     gone_at: Instant,
@@ -89,6 +91,7 @@ impl Peer {
             boot: None,
             birth: Birth::UNKNOWN,
             greeted_epoch: 0,
+            is_fixed: false,
             clients: String::new(),
             gone_at: Instant::ZERO,
             redial_pause: REDIAL_MIN,
