@@ -242,3 +242,23 @@ fn a_renewal_does_not_outlive_a_release_through_another_node() {
     adopt(&mut cell, 1, 0, &[1, 2, 3], &[]);
     assert!(matches!(cell.answers(2)[..], [Event::NotHeld { .. }]), "{:?}", cell.answers(2));
 }
+
+/// C10: a clean stop in the joint epoch keeps the lease, and what has to be seen for it.
+#[test]
+fn a_restarted_member_waits_for_its_standing_leases() {
+    let mut cell = TestCell::started(1, 1, |_| {}, Start::NewCell { counter: 0, disk: true });
+    cell.collect();
+    cell.write_records();
+    cell.acquire_for(1, 1, NO_WAIT, TTL);
+    cell.write_records();
+    stand(&mut cell, 1, 2, Lasts::FOREVER);
+    adopt(&mut cell, 1, 0, &[1], &[2]);
+    cell.letters.clear();
+    assert!(cell.restart(1, Duration::from_secs(1)));
+    assert_eq!(cell.shard(1).standing_left(), 1, "node 2 has heard nothing");
+    for _ in 0..50 {
+        live(&mut cell, Duration::from_millis(100));
+        cell.write_records();
+    }
+    assert_eq!(cell.shard(1).standing_left(), 0);
+}

@@ -93,19 +93,19 @@ pub(crate) struct Acceptor {
 
 impl Acceptor {
     pub(crate) fn new(
-        seed: u64,
+        config: &Config,
         floor: Ballot,
         quarantine_until: Instant,
         has_forgotten: bool,
     ) -> Self {
         Self {
-            table: Table::new(seed),
+            table: Table::new(config.seed),
             floor,
             quarantine_until,
             has_forgotten,
             released: VecDeque::new(),
             reclaim_delay: None,
-            standing: Entries::default(),
+            standing: Entries::new(config),
             turns: Turns::default(),
             sweep_next: 0,
             owed: 0,
@@ -666,7 +666,7 @@ mod tests {
         let cell = Cell::new(&[node], ttl, Drift::NONE).unwrap();
         let config = Config::new(node, cell, 1);
         let mut ceilings = Ceilings::none(Instant::ZERO);
-        let mut acceptor = Acceptor::new(1, Ballot::ZERO, Instant::ZERO, false);
+        let mut acceptor = Acceptor::new(&config, Ballot::ZERO, Instant::ZERO, false);
         acceptor.set_reclaim_trip(Duration::ZERO);
         let gone =
             ReleasedName { slot: Slot::new(u32::MAX), promised: Ballot::ZERO, at: Instant::ZERO };
