@@ -374,7 +374,10 @@ impl Decider {
             return;
         }
         let (node, birth) = self.own();
-        if configuration.past().iter().any(|past| past.0 == node && past.1 != birth) {
+        let is_other = |past: &(NodeId, Birth)| past.0 == node && past.1 != birth;
+        if configuration.past().iter().any(is_other)
+            && self.config.rules.on(Rule::VoterIsTheBirthListed)
+        {
             // The member of this id is another disk: this node must not act in its place.
             return self.emit(MembershipEvent::DiskLost { epoch: configuration.epoch() });
         }
