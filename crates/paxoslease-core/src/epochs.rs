@@ -91,7 +91,7 @@ impl Shard {
     pub(crate) fn counts_in_joint_epoch(&mut self, member: MemberSet, reply: &Reply<'_>) -> bool {
         match *reply {
             // The acceptor has this end or a newer one, whatever it has promised since.
-            Reply::Stood { version, held: true, .. } => {
+            Reply::Stood { version, is_dated: true, .. } => {
                 if let Some(acceptor) = &mut self.acceptor {
                     acceptor.standing.moved(&self.config.cell, version, member);
                 }

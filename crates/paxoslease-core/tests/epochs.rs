@@ -243,6 +243,36 @@ fn a_renewal_does_not_outlive_a_release_through_another_node() {
     assert!(matches!(cell.answers(2)[..], [Event::NotHeld { .. }]), "{:?}", cell.answers(2));
 }
 
+/// The members that store the lease after the joint epoch 1 ended.
+fn kept_by(cell: &TestCell, members: &[u16], tenure: Tenure) -> Vec<u16> {
+    let ids: Vec<NodeId> = members.iter().map(|id| node(*id)).collect();
+    let keeps = |id: &u16| {
+        let mut shard = cell.shards[usize::from(*id) - 1].clone();
+        let sets = Sets { old: &ids, new: &[] };
+        let next = shard.config().cell.in_epoch(2, 1, sets).expect("valid");
+        shard.adopt(cell.now, next, Ballot::ZERO);
+        shard.lease(cell.now, name(NAME)).is_some_and(|lease| lease.seen.tenure == tenure)
+    };
+    members.iter().copied().filter(keeps).collect()
+}
+
+/// J2: End was voted for before the holder set its end, so nothing waits for the lease (C10).
+#[test]
+fn an_end_is_set_only_when_the_new_set_keeps_the_record() {
+    let mut cell = TestCell::new(3, 2);
+    cell.acquire_for(5, 1, NO_WAIT, TTL);
+    cell.settle();
+    let tenure = cell.last_granted();
+    adopt(&mut cell, 1, 0, &[1, 2, 3], &[1, 2, 4]);
+    stand(&mut cell, 5, 2, Lasts::FOREVER);
+    assert!(kept_by(&cell, &[1, 2, 4], tenure).is_empty(), "no renewal has dated a record");
+    assert!(cell.answers(2).is_empty(), "{:?}", cell.answers(2));
+    // The members renew the lease, and the operation goes on.
+    live(&mut cell, Duration::from_secs(2));
+    assert!(matches!(cell.answers(2)[..], [Event::Stood { .. }]), "{:?}", cell.answers(2));
+    assert_eq!(kept_by(&cell, &[1, 2, 4], tenure), [1, 2, 4]);
+}
+
 /// C10: a clean stop in the joint epoch keeps the lease, and what has to be seen for it.
 #[test]
 fn a_restarted_member_waits_for_its_standing_leases() {

@@ -385,8 +385,9 @@ impl Proposer {
             Reply::Inspected { query, accepted, standing } => {
                 self.on_inspected(env, member, query, accepted, standing);
             }
-            Reply::Stood { version, stored, held } => {
-                self.on_stood(env, now, member, version, stored, held);
+            Reply::Stood { version, stored, held, is_dated } => {
+                let dated = if is_dated { member } else { MemberSet::EMPTY };
+                self.on_stood(env, now, (member, dated), (version, stored), held);
             }
         }
     }
