@@ -6,8 +6,8 @@ use alloc::{format, vec};
 use core::time::Duration;
 
 use crate::{
-    Ballot, Birth, Change, ChangeError, Configuration, Decider, DeciderConfig, Drift, Instant,
-    Member, Members, MembershipEvent, MembershipMessage, NodeId, NodeView, Rng,
+    Ballot, Birth, Change, ChangeError, Configuration, Decider, DeciderConfig, DecisionNumber,
+    Drift, Instant, Member, Members, MembershipEvent, MembershipMessage, NodeId, NodeView, Rng,
     StableConfiguration, Token, Ttl, Vote,
 };
 
