@@ -356,8 +356,9 @@ impl Acceptor {
     }
 
     /// S1: sets the end of a lease. Returns what the next version has to reach, and whether the
-    /// record is dated; `None` if the tenure is not live. The version raises `promised`, so that this acceptor never takes an
-    /// older operation for a newer one, not even after it lost the lease and was healed.
+    /// record is dated; `None` if the tenure is not live. The version raises `promised`, so that
+    /// this acceptor never takes an older operation for a newer one, not even after it lost the
+    /// lease and was healed.
     #[cold]
     fn stand(
         &mut self,
