@@ -94,6 +94,7 @@ impl Driver {
         let standing = others.map(|shard| shard.standing_left).sum::<usize>();
         NodeView {
             top: top.max(self.shard.counter()),
+            counter_bound: self.shard.counter_bound(),
             standing_leases_left: u32::try_from(standing + self.shard.standing_left())
                 .unwrap_or(u32::MAX),
             quarantine_left: self.shard.quarantine_remaining(now),

@@ -10,7 +10,7 @@ use paxoslease_wire::{CellName, DecodeError, FrameReader, FrameWriter, Hello, Sh
 use proptest::prelude::*;
 
 /// The number of message shapes. A reply with a lease is another shape than one without.
-pub(crate) const SHAPES: u8 = 25;
+pub(crate) const SHAPES: u8 = 26;
 
 /// The fields of a message. Each shape uses those that it needs.
 #[derive(Clone, Debug)]
@@ -78,10 +78,11 @@ impl Parts {
                 is_relayed: self.shape == 20,
             }),
             21 => Message::Reply(Reply::Inspected { query, accepted, standing }),
-            22 | 23 => Message::Reply(Reply::Stood {
+            22 | 23 | 25 => Message::Reply(Reply::Stood {
                 version: ballot,
                 stored: promised,
-                held: self.shape == 23,
+                held: self.shape > 22,
+                is_dated: self.shape == 25,
             }),
             24 => Message::Hint(Hint::Note { name, text: holder }),
             _ => unreachable!("below SHAPES"),
