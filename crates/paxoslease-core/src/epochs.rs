@@ -222,11 +222,13 @@ impl Proposer {
     /// J2, J3: a renewal begins again with a fresh ballot, unless it has won.
     #[cold]
     pub(crate) fn renew_again(&mut self, env: &mut Env<'_>, now: Instant, ballot: Ballot) {
-        if self.rounds.get(&ballot).is_some_and(|flight| self.is_released(flight.round.tenure)) {
+        let Some(InFlight { round, .. }) = self.rounds.get(&ballot) else { return };
+        let is_answered = round.phase == Phase::Renewed;
+        if !is_answered && self.is_released(round.tenure) {
             return self.not_held(env, ballot);
         }
         if let Some((round, renewal)) = self.forget_renewal(ballot)
-            && round.phase != Phase::Renewed
+            && !is_answered
         {
             self.renew(env, now, renewal, round.tenure, round.ttl);
         }

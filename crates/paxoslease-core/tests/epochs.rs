@@ -244,6 +244,25 @@ fn a_renewal_does_not_outlive_a_release_through_another_node() {
 }
 
 /// The members that store the lease after the joint epoch 1 ended.
+/// A renewal that was answered stays in flight, to heal a member that has not answered yet.
+#[test]
+fn a_renewal_is_answered_once_when_members_change() {
+    let mut cell = TestCell::new(3, 1);
+    cell.acquire_for(1, 1, NO_WAIT, TTL);
+    cell.settle();
+    let tenure = cell.granted(1).expect("the name is free");
+    let (now, holder) = (cell.now, Holder::NONE);
+    let renew = Renew { token: Token(2), name: name(NAME), holder, tenure, ttl: TTL };
+    cell.shard(1).renew(now, renew).expect("in bounds");
+    cell.collect();
+    cell.letters.retain(|letter| letter.to != node(3));
+    cell.settle();
+    assert!(matches!(cell.answers(2)[..], [Event::Renewed { .. }]));
+    cell.release(1, 3, tenure);
+    adopt(&mut cell, 1, 0, &[1, 2, 3], &[1, 2, 4]);
+    assert_eq!(cell.answers(2).len(), 1, "{:?}", cell.answers(2));
+}
+
 fn kept_by(cell: &TestCell, members: &[u16], tenure: Tenure) -> Vec<u16> {
     let ids: Vec<NodeId> = members.iter().map(|id| node(*id)).collect();
     let keeps = |id: &u16| {

@@ -368,8 +368,8 @@ impl Decider {
     /// C6, C10: how long this node still refuses to vote for End.
     fn end_wait(&self, now: Instant, from: NodeId, view: &NodeView) -> Duration {
         let rules = self.config.rules;
-        let is_skipped = !rules.on(Rule::EndWaits)
-            || !rules.on(Rule::EveryVoterWaits) && from != self.config.node
+        let is_skipped = !rules.on(Rule::EveryVoterWaits) && from != self.config.node
+            || !rules.on(Rule::EndWaits)
             || !rules.on(Rule::WaitCountsAnewAfterRestart) && self.is_restarted;
         match self.changed {
             Some(changed) if !is_skipped => {
@@ -383,6 +383,9 @@ impl Decider {
     /// C6: `D = r * longest + 2g`.
     pub(super) fn drain_span(&self, longest: Option<Ttl>) -> Duration {
         let longest = longest.map_or(Duration::ZERO, Ttl::as_duration);
+        if !self.config.rules.on(Rule::EndWaits) {
+            return Duration::ZERO;
+        }
         if !self.config.rules.on(Rule::WaitCoversLongestTtl) {
             return longest / 2;
         }
