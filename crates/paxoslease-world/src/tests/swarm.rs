@@ -109,3 +109,16 @@ fn beliefs_of_clients_without_a_rule_are_caught() {
         assert!((0..300).any(harms), "no seed shows that clients lack {rule:?}");
     }
 }
+
+#[test]
+fn changes_without_a_rule_are_caught() {
+    must_be_caught(&[
+        (Rule::EndWaits, Check::OneHolder),
+        (Rule::AdoptionKeepsRecords, Check::OneHolder),
+        (Rule::HealDatesRecord, Check::OneHolder),
+        (Rule::NewSetStores, Check::OneHolder),
+        (Rule::OldSetConfirms, Check::OneHolder),
+        (Rule::OldConfirmsFirst, Check::OneHolder),
+        (Rule::DecisionNeedsMajority, Check::OneConfiguration),
+    ]);
+}
