@@ -20,8 +20,8 @@ use trust::CONNECTION;
 pub(crate) use bench::{BenchArgs, WorkloadKind};
 pub(crate) use client::{
     AcquireArgs, AskArgs, CellArgs, ClientCommand, ElectArgs, GetArgs, LaunchArgs, LeaseArgs,
-    LockArgs, LossArgs, OnLost, PrefixArgs, ReleaseArgs, RenewArgs, StatusArgs, WaitArgs,
-    WatchdogArgs,
+    LockArgs, LossArgs, MembersAction, MembersArgs, OnLost, PrefixArgs, ReleaseArgs, RenewArgs,
+    StatusArgs, WaitArgs, WatchdogArgs,
 };
 pub(crate) use node::{CELL_DEFAULT, DevArgs, LogArgs, LogFormat, Probe, ServeArgs};
 pub(crate) use trust::{CertsArgs, Host, TokenArgs, TrustArgs};

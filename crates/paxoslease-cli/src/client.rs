@@ -11,6 +11,7 @@ mod events;
 mod failure;
 mod lock;
 mod look;
+mod members;
 mod status;
 mod supervise;
 mod table;
@@ -38,6 +39,7 @@ pub(crate) fn run(command: ClientCommand) -> anyhow::Result<Verdict> {
         ClientCommand::List(args) => look::list(args),
         ClientCommand::Watch(args) => watch::run(args),
         ClientCommand::Status(args) => status::run(args),
+        ClientCommand::Members(args) => members::run(args),
         ClientCommand::Watchdog(args) => watchdog::run(args),
         ClientCommand::Launch(args) => watchdog::launch::run(args),
     }

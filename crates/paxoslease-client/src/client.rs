@@ -9,7 +9,8 @@ use paxoslease_clock::Clock;
 use paxoslease_core::{Holder, Label, Name, Tenure};
 use paxoslease_holder::transport::{self, Request, TicketPool, Transport, subscribe};
 use paxoslease_holder::{
-    Acquire, AskError, Filter, Grant, LeaseInfo, ReleaseError, RenewError, Watch, block_on,
+    Acquire, AskError, Filter, Grant, LeaseInfo, MembersError, MembersPlan, MembersRequest,
+    ReleaseError, RenewError, Watch, block_on,
 };
 use tokio::sync::mpsc::{self, UnboundedSender};
 
@@ -298,6 +299,36 @@ impl Client {
     /// Like [`Self::status_of`], but blocks this thread.
     pub fn status_of_blocking(&self, endpoint: &str) -> Result<NodeStatus, AskError> {
         block_on(self.status_of(endpoint))
+    }
+
+    /// The cell as seen by one of its members. Asks the endpoints in their order, and then the
+    /// members that these name. If no member answers, the status of a node that did.
+    ///
+    /// # Errors
+    /// When no node answers.
+    pub async fn member_status(&self) -> Result<NodeStatus, AskError> {
+        self.shared.ask(|reply| Command::MemberStatus { reply }).await
+    }
+
+    /// Like [`Self::member_status`], but blocks this thread.
+    pub fn member_status_blocking(&self) -> Result<NodeStatus, AskError> {
+        block_on(self.member_status())
+    }
+
+    /// Changes the members of the cell, by an administrator: with a token, that requires `admin`.
+    /// One request to one node, a member if one answers. Returns once the change has begun, or at
+    /// once if it is only to be checked. [`Self::member_status`] tells how far it is.
+    ///
+    /// # Errors
+    /// When the change is not possible, or no node answers. A request that was sent and not
+    /// answered may still begin the change.
+    pub async fn members(&self, request: MembersRequest) -> Result<MembersPlan, MembersError> {
+        self.shared.ask(|reply| Command::Members { request, reply }).await
+    }
+
+    /// Like [`Self::members`], but blocks this thread.
+    pub fn members_blocking(&self, request: MembersRequest) -> Result<MembersPlan, MembersError> {
+        block_on(self.members(request))
     }
 
     /// The endpoints of this client, in the order in which it tries them.

@@ -3,7 +3,9 @@
 use async_channel::Sender;
 use paxoslease_core::{Belief, Label, Tenure, Ttl};
 use paxoslease_holder::transport::{Caller, Request, Subscription};
-use paxoslease_holder::{AskError, LeaseInfo, ReleaseError, RenewError};
+use paxoslease_holder::{
+    AskError, LeaseInfo, MembersError, MembersPlan, MembersRequest, ReleaseError, RenewError,
+};
 
 use crate::election::LeaderChange;
 use crate::list::{Page, PageStart};
@@ -18,6 +20,8 @@ pub(crate) enum Command {
     ForceRelease(Release),
     Query(Query),
     StatusOf { endpoint: String, reply: Reply<NodeStatus> },
+    MemberStatus { reply: Reply<NodeStatus> },
+    Members { request: MembersRequest, reply: Reply<MembersPlan, MembersError> },
     Watch(Subscription),
     Observe { name: Box<str>, changes: Sender<LeaderChange> },
     Stop,

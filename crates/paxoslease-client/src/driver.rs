@@ -19,6 +19,7 @@ use crate::connector::{Connector, Step};
 use crate::engine::protocol::Greeting;
 use crate::follow;
 use crate::link::{Dialler, Link, LinkError};
+use crate::members;
 use paxoslease_holder::AskError;
 
 /// How many commands the thread takes from its queue at once.
@@ -151,6 +152,16 @@ impl Driver {
             Command::StatusOf { endpoint, reply } => {
                 spawn_local(async move {
                     let _left = reply.send(follow::status_of(&dialler, &endpoint).await);
+                });
+            }
+            Command::MemberStatus { reply } => {
+                spawn_local(async move {
+                    let _left = reply.send(members::status(&dialler).await);
+                });
+            }
+            Command::Members { request, reply } => {
+                spawn_local(async move {
+                    let _left = reply.send(members::change(&dialler, &request).await);
                 });
             }
             command => self.connector.engine.command(now, command),

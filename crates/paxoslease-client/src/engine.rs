@@ -112,9 +112,11 @@ impl Engine {
             Command::ForceRelease(release) => self.enqueue(now, NodeRequest::Release(release)),
             Command::Query(query) => self.enqueue(now, NodeRequest::Query(query)),
             Command::Stop => self.stop(now),
-            Command::StatusOf { .. } | Command::Watch(_) | Command::Observe { .. } => {
-                unreachable!("has a connection of its own")
-            }
+            Command::StatusOf { .. }
+            | Command::MemberStatus { .. }
+            | Command::Members { .. }
+            | Command::Watch(_)
+            | Command::Observe { .. } => unreachable!("has a connection of its own"),
         }
     }
 

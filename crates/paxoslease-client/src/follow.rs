@@ -29,21 +29,31 @@ const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Asks the node at this endpoint only.
 pub(crate) async fn status_of(dialler: &Dialler, endpoint: &str) -> Result<NodeStatus, AskError> {
-    let (mut link, _) = dialler.dial(endpoint).await?;
     let mut out = Vec::new();
     put_status(&mut out);
+    ask(dialler, endpoint, &out, |reply| match reply {
+        Value::Error(text) => Err(Refusal::new(text).into_ask_error()),
+        reply => Ok(NodeStatus::new(endpoint.to_owned(), protocol::owned_value(reply))),
+    })
+    .await
+}
+
+/// Sends one request to one node, with a connection of its own.
+pub(crate) async fn ask<T, E: From<AskError>>(
+    dialler: &Dialler,
+    endpoint: &str,
+    request: &[u8],
+    read: impl FnOnce(Value<'_>) -> Result<T, E>,
+) -> Result<T, E> {
+    let (mut link, _) = dialler.dial(endpoint).await?;
     let asked = async {
-        link.send(&out).await?;
-        link.receive(|reply| match reply {
-            Value::Error(text) => Err(Refusal::new(text).into_ask_error()),
-            reply => Ok(NodeStatus::new(endpoint.to_owned(), protocol::owned_value(reply))),
-        })
-        .await
+        link.send(request).await?;
+        link.receive(read).await
     };
     let answer = timeout(dialler.config.request_timeout, asked).await;
     answer.unwrap_or(Err(LinkError::Timeout)).unwrap_or_else(|error| {
         let (endpoints, problem) = (vec![endpoint.to_owned()], error.to_string());
-        Err(AskError::Unreachable { endpoints, problem })
+        Err(AskError::Unreachable { endpoints, problem }.into())
     })
 }
 

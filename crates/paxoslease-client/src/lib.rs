@@ -66,6 +66,7 @@ mod error;
 mod follow;
 mod link;
 mod list;
+mod members;
 mod route;
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
@@ -81,8 +82,9 @@ pub use election::{Election, Leader, LeaderChange, Observer};
 pub use error::StartError;
 pub use list::List;
 pub use paxoslease_holder::{
-    Acquire, AcquireError, Acquiring, AskError, Change, Detached, Grant, LeaseEnd, LeaseGuard,
-    LeaseInfo, LeaseLost, LeaseState, LeaseView, Limit, PeerStatus, Quarantine, QueuedName, Rates,
+    Acquire, AcquireError, Acquiring, AskError, Change, ChangeStatus, Detached, Grant, LeaseEnd,
+    LeaseGuard, LeaseInfo, LeaseLost, LeaseState, LeaseView, Limit, MembersChange, MembersError,
+    MembersPlan, MembersRequest, Membership, PeerStatus, Quarantine, QueuedName, Rates,
     ReleaseError, RenewError, Role, Status, TextError, TtlError, Watch, block_on,
 };
 pub use paxoslease_tls::PemError;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
+use crate::error::AskError;
 use crate::status::millis;
 
 /// How the members of a cell should change.
@@ -79,6 +80,32 @@ impl MembersChange {
             _ => Self::Edit { remove: plain, add: placed },
         })
     }
+
+    /// The action and the nodes, as [`Self::parse`] reads them.
+    #[must_use]
+    pub fn words(&self) -> (&'static str, Vec<String>) {
+        let placed = |(id, address): &(u16, String)| format!("{id}={address}");
+        match self {
+            Self::Edit { remove, add } => {
+                let action = match (remove.is_empty(), add.is_empty()) {
+                    (true, _) => "add",
+                    (false, true) => "remove",
+                    (false, false) => "replace",
+                };
+                let nodes = remove.iter().map(u16::to_string).chain(add.iter().map(placed));
+                (action, nodes.collect())
+            }
+            Self::Set(list) => {
+                let node = |(id, address): &(u16, Option<String>)| match address {
+                    Some(address) => format!("{id}={address}"),
+                    None => id.to_string(),
+                };
+                ("set", list.iter().map(node).collect())
+            }
+            Self::Address(list) => ("address", list.iter().map(placed).collect()),
+            Self::Abort => ("abort", Vec::new()),
+        }
+    }
 }
 
 /// A request of an administrator.
@@ -93,7 +120,8 @@ pub struct MembersRequest {
 }
 
 /// What a change leads to, and whether it can begin.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct MembersPlan {
     /// The epoch of the node.
     pub epoch: u32,
@@ -104,7 +132,7 @@ pub struct MembersPlan {
     /// Members that are not connected.
     pub unreachable: Vec<u16>,
     /// About how long the change takes.
-    #[serde(rename = "takes_ms", serialize_with = "millis")]
+    #[serde(rename = "takes_ms", serialize_with = "millis", deserialize_with = "from_millis")]
     pub takes: Duration,
     /// Why the change cannot begin.
     pub problems: Vec<String>,
@@ -112,6 +140,10 @@ pub struct MembersPlan {
     pub doubts: Vec<String>,
     /// The epoch that the change led to; `None` if nothing was decided.
     pub decided: Option<u32>,
+}
+
+fn from_millis<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    u64::deserialize(deserializer).map(Duration::from_millis)
 }
 
 /// Why a request about members failed. Nothing was changed, unless the text says otherwise.
@@ -127,4 +159,46 @@ pub enum MembersError {
     /// No majority of the members answered.
     #[error("{0}")]
     NoQuorum(String),
+    /// No node answered. If the request was sent, the change may have begun.
+    #[error(transparent)]
+    Ask(#[from] AskError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_a_change_are_read_as_that_change() {
+        for line in [
+            "add 4=a:1 5=[::1]:2",
+            "remove 3 2",
+            "replace 3 4=a:1",
+            "set 1 2 4=a:1",
+            "address 2=b:1",
+            "abort",
+        ] {
+            let words: Vec<&str> = line.split(' ').collect();
+            let change = MembersChange::parse(words[0], words[1..].iter().copied());
+            let (action, nodes) = change.as_ref().expect("fits").words();
+            let again = MembersChange::parse(action, nodes.iter().map(String::as_str));
+            assert_eq!(again, change, "{line}");
+            assert_eq!([&[action.to_owned()], &nodes[..]].concat().join(" "), line);
+        }
+    }
+
+    #[test]
+    fn nodes_that_do_not_fit_the_action_are_refused() {
+        for (action, node, problem) in [
+            ("add", "4", "add needs nodes as ID=HOST:PORT"),
+            ("remove", "4=a:1", "remove needs the ids of members"),
+            ("replace", "4=a:1", "replace needs the ids of members that leave"),
+            ("abort", "4", "abort needs no nodes"),
+            ("set", "0", "\"0\" is not a node"),
+            ("grow", "4", "\"grow\" is no action"),
+        ] {
+            let error = MembersChange::parse(action, [node]).expect_err(action).to_string();
+            assert!(error.starts_with(problem), "{error}");
+        }
+    }
 }

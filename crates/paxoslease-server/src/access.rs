@@ -110,11 +110,15 @@ type Verdict = Result<(), Denied>;
 /// Reduces the status of a cell to what a token without `admin` may see: whether leases can be
 /// acquired, and why not.
 pub(crate) fn shorten_status(status: &mut serde_json::Value) {
-    const KEPT: [&str; 11] = [
+    const KEPT: [&str; 15] = [
         "cell",
         "node",
         "role",
         "members",
+        "membership",
+        "epoch",
+        "change",
+        "clients",
         "max_lease_ms",
         "ready",
         "quarantine_remaining_ms",
@@ -123,7 +127,9 @@ pub(crate) fn shorten_status(status: &mut serde_json::Value) {
         "problem",
         "version",
     ];
-    const KEPT_OF_PEERS: [&str; 4] = ["node", "up", "quarantine_remaining_ms", "problem"];
+    // Clients find the other members by their addresses for clients.
+    const KEPT_OF_PEERS: [&str; 5] =
+        ["node", "up", "quarantine_remaining_ms", "problem", "clients"];
     let Some(fields) = status.as_object_mut() else { return };
     fields.retain(|key, _| KEPT.contains(&key.as_str()));
     let peers = fields.get_mut("peers").and_then(serde_json::Value::as_array_mut);

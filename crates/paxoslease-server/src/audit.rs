@@ -1,5 +1,5 @@
-//! The audit log: one line of JSON for each lease that a client acquired, released or lost, and for
-//! clients that were refused.
+//! The audit log: one line of JSON for each lease that a client acquired, released or lost, for
+//! changes of the members, and for clients that were refused.
 //!
 //! A thread of its own writes the file. The threads that serve clients put entries into a bounded
 //! queue and never wait: an entry that finds the queue full is dropped and counted. The file is
@@ -16,6 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use metrics::counter;
 use paxoslease_node::front::Answer;
+use paxoslease_node::{MembersError, MembersRequest};
 use serde::{Serialize, Serializer};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -46,6 +47,8 @@ pub(crate) enum Event {
     Lost,
     /// A lease ran out, as this node's acceptor saw it.
     Expired,
+    /// An administrator changed the members, or tried to.
+    Members,
     /// A client has no valid token, or not the permission.
     Refused,
 }
@@ -67,7 +70,13 @@ pub(crate) struct Entry {
     /// The address of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) client: Option<String>,
-    /// Why a client was refused, or how a release ended.
+    /// The change of the members, such as `replace 3 4=10.0.0.4:7401`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) change: Option<String>,
+    /// The epoch that a change of the members led to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) epoch: Option<u32>,
+    /// Why a client was refused, or how a release or a change ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) result: Option<&'static str>,
     /// How many refusals this line stands for.
@@ -83,6 +92,14 @@ impl Entry {
     /// An event of a client's lease.
     pub(crate) fn of(event: Event, name: &str, fence: Option<u64>) -> Self {
         Self { event, name: Some(name.to_owned()), fence, ..Self::default() }
+    }
+
+    /// A change of the members. `None` if it is only to be checked.
+    pub(crate) fn of_members(request: &MembersRequest) -> Option<Self> {
+        let (action, nodes) = request.change.words();
+        let change = std::iter::once(action).chain(nodes.iter().map(String::as_str));
+        let change = Some(change.collect::<Vec<_>>().join(" "));
+        (!request.dry_run).then(|| Self { event: Event::Members, change, ..Self::default() })
     }
 
     pub(crate) fn by(self, client: impl fmt::Display, token: Option<String>) -> Self {
@@ -103,7 +120,7 @@ impl Entry {
 
     /// Its memory in bytes.
     pub(crate) fn cost(&self) -> usize {
-        let texts = [&self.name, &self.holder, &self.token, &self.client];
+        let texts = [&self.name, &self.holder, &self.token, &self.client, &self.change];
         size_of::<Self>() + texts.into_iter().flatten().map(String::len).sum::<usize>()
     }
 
@@ -186,6 +203,16 @@ impl Audit {
                 return Some(entry);
             }
             (Event::Lost, Answer::NotHeld) => self.put(*entry),
+            (Event::Members, Answer::Members(outcome)) => {
+                let (result, epoch) = match &**outcome {
+                    Ok(plan) => ("decided", plan.decided),
+                    Err(MembersError::Unconfirmed(_)) => ("unconfirmed", None),
+                    Err(MembersError::NoQuorum(_)) => ("no_quorum", None),
+                    Err(_) => ("refused", None),
+                };
+                (entry.result, entry.epoch) = (Some(result), epoch);
+                self.put(*entry);
+            }
             (_, Answer::Released { held, confirmed }) => {
                 entry.released(*held, *confirmed).into_iter().for_each(|entry| self.put(entry));
             }

@@ -19,6 +19,9 @@ const ELECT_USAGE: &str = "\
 paxoslease elect [OPTIONS] <NAME> [[--] <CMD> [ARGS]...]
        paxoslease elect --listen <NAME>";
 
+const MEMBERS_USAGE: &str = "\
+paxoslease members [OPTIONS] <ACTION> [NODES]...";
+
 /// The commands that talk to a cell.
 #[derive(Subcommand, Debug)]
 pub(crate) enum ClientCommand {
@@ -42,6 +45,8 @@ pub(crate) enum ClientCommand {
     Watch(PrefixArgs),
     /// Show the nodes of the cell, and why a lease cannot be acquired
     Status(StatusArgs),
+    /// Show the members of the cell, or change them while it runs
+    Members(MembersArgs),
     /// Watch the command of a lock
     #[command(hide = true)]
     Watchdog(WatchdogArgs),
@@ -326,6 +331,54 @@ pub(crate) struct StatusArgs {
 
     #[command(flatten)]
     pub(crate) ask: AskArgs,
+}
+
+#[derive(clap::Args, Debug)]
+#[command(override_usage = MEMBERS_USAGE, after_help = include_str!("help/members.txt"))]
+#[command(after_long_help = include_str!("manual/members.txt"))]
+pub(crate) struct MembersArgs {
+    /// What to do
+    #[arg(value_enum, hide_possible_values = true)]
+    pub(crate) action: MembersAction,
+
+    /// Members by their ids, new members as ID=HOST:PORT
+    ///
+    /// HOST:PORT is the node's address for peers.
+    pub(crate) nodes: Vec<String>,
+
+    /// Only say what the change leads to, and whether it can begin
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    /// Go on even if the cell would survive fewer losses
+    #[arg(long)]
+    pub(crate) yes: bool,
+
+    /// Return once the change has begun
+    #[arg(long)]
+    pub(crate) detach: bool,
+
+    #[command(flatten)]
+    pub(crate) ask: AskArgs,
+}
+
+/// What to do with the members.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum MembersAction {
+    /// Show them, and a change that is under way
+    Status,
+    /// Add nodes
+    Add,
+    /// Remove members
+    Remove,
+    /// Remove members and add nodes, in one change
+    Replace,
+    /// Name all members
+    Set,
+    /// End a change that is under way: the members stay those before it
+    Abort,
+    /// Change the addresses at which other nodes reach members
+    Address,
 }
 
 /// Options of the process that becomes a command; only the watchdog starts it.

@@ -2,7 +2,7 @@
 //!
 //! Asks every endpoint at once. What a node says about itself overrides what other nodes say.
 
-mod members;
+pub(super) mod members;
 
 use std::fmt::Write as _;
 use std::thread;
@@ -11,26 +11,27 @@ use std::time::Duration;
 use paxoslease_client::{AskError, Client, LeaseInfo, NodeStatus};
 use serde_json::{Value, json};
 
-use self::members::{Member, State, members};
+use self::members::{Member, State, latest, members};
 use super::alarm::since_boot;
 use super::connect;
 use super::failure::{Failure, UNAVAILABLE, concise, held};
 use super::look::object;
+use super::members::{advice, under_way};
 use super::table::Table;
 use super::text::{plain, quoted, short, span};
 use crate::args::StatusArgs;
 use crate::{Verdict, output};
 
-struct Answer {
-    endpoint: String,
-    said: Result<NodeStatus, AskError>,
+pub(super) struct Answer {
+    pub(super) endpoint: String,
+    pub(super) said: Result<NodeStatus, AskError>,
     /// The time until the answer, including the connection.
     took: Duration,
 }
 
 pub(crate) fn run(args: StatusArgs) -> anyhow::Result<Verdict> {
     let client = connect(&args.ask.cell)?;
-    let answers = ask_all(&client);
+    let answers = ask_all(&client, client.endpoints());
     let statuses: Vec<&NodeStatus> =
         answers.iter().filter_map(|answer| answer.said.as_ref().ok()).collect();
     let is_ready = statuses.iter().any(|status| status.ready);
@@ -46,13 +47,13 @@ pub(crate) fn run(args: StatusArgs) -> anyhow::Result<Verdict> {
     } else {
         output::to_stdout(&text(&answers, &statuses))?;
     }
-    let Some(first) = statuses.first() else {
+    let Some(latest) = latest(statuses.iter().copied()) else {
         let error = answers.into_iter().find_map(|answer| answer.said.err());
         return Err(Failure::from(error.expect("there is an endpoint")).into());
     };
     let members = members(&answers);
     if !is_ready {
-        return Err(Failure::new(UNAVAILABLE, unready(&members, first)).into());
+        return Err(Failure::new(UNAVAILABLE, unready(&members, latest)).into());
     }
     if let Some(problem) = problem {
         return Err(Failure::from(problem).into());
@@ -67,7 +68,8 @@ pub(crate) fn run(args: StatusArgs) -> anyhow::Result<Verdict> {
     Ok(Verdict::Well)
 }
 
-fn ask_all(client: &Client) -> Vec<Answer> {
+/// Asks the nodes at all these endpoints at once.
+pub(super) fn ask_all(client: &Client, endpoints: &[String]) -> Vec<Answer> {
     thread::scope(|scope| {
         let ask = |endpoint: &String| {
             let endpoint = endpoint.clone();
@@ -77,7 +79,7 @@ fn ask_all(client: &Client) -> Vec<Answer> {
                 Answer { endpoint, said, took: since_boot().saturating_sub(asked_at) }
             })
         };
-        let asked: Vec<_> = client.endpoints().iter().map(ask).collect();
+        let asked: Vec<_> = endpoints.iter().map(ask).collect();
         asked.into_iter().map(|answer| answer.join().expect("the thread does not panic")).collect()
     })
 }
@@ -114,10 +116,13 @@ fn text(answers: &[Answer], statuses: &[&NodeStatus]) -> String {
     let mut cells: Vec<&str> = statuses.iter().map(|status| status.cell.as_str()).collect();
     cells.sort_unstable();
     cells.dedup();
-    if let ([cell], Some(status)) = (cells.as_slice(), statuses.first()) {
+    if let ([cell], Some(status)) = (cells.as_slice(), latest(statuses.iter().copied())) {
         let (cell, count, max) = (plain(cell), status.members.len(), span(status.max_lease));
         let members = if count == 1 { "member" } else { "members" };
         let _ = writeln!(text, "cell {cell}: {count} {members}, leases of up to {max}");
+        if let Some(change) = &status.change {
+            let _ = writeln!(text, "{}", under_way(status, change));
+        }
     } else if !cells.is_empty() {
         let cells = cells.iter().map(|cell| quoted(cell)).collect::<Vec<_>>().join(", ");
         let _ = writeln!(text, "the endpoints belong to different cells: {cells}");
@@ -165,6 +170,11 @@ fn text(answers: &[Answer], statuses: &[&NodeStatus]) -> String {
     text += &table.take();
     text += &reasons;
     for status in statuses {
+        if let Some(advice) = advice(status) {
+            let _ = writeln!(text, "{advice}");
+        }
+    }
+    for status in statuses {
         for wanted in &status.waiting {
             let (node, name) = (status.node, quoted(&wanted.name));
             let by = match (&wanted.holder, wanted.fence) {
@@ -180,7 +190,7 @@ fn text(answers: &[Answer], statuses: &[&NodeStatus]) -> String {
 }
 
 fn row(member: &Member<'_>) -> [String; 9] {
-    let Member { id, place, state, rtt, status } = member;
+    let Member { id, place, state, rtt, status, .. } = member;
     let state = match (state, status) {
         (State::Votes, Some(status)) => match &status.disk_problem {
             Some(problem) => format!("votes, but its disk failed: {}", plain(problem)),
@@ -212,21 +222,23 @@ fn waiting(count: u64) -> String {
 
 /// How many members vote, and how many must.
 fn votes(members: &[Member<'_>]) -> String {
-    let all = members.iter().filter(|member| member.state != State::Proposes);
-    let (all, voting) =
-        (all.count(), members.iter().filter(|member| member.state == State::Votes).count());
+    let all = members.iter().filter(|member| member.is_member);
+    let (all, voting) = (all.clone().count(), all.filter(|one| one.state == State::Votes).count());
     format!("{voting} of {all} members vote, {} needed", all / 2 + 1)
 }
 
 /// Why nothing can be acquired, as far as the nodes know.
 fn unready(members: &[Member<'_>], status: &NodeStatus) -> String {
     let mut text = format!("nothing can be acquired now: {}", votes(members));
-    for Member { id, state, .. } in members {
-        if *state != State::Votes && *state != State::Proposes {
+    if let Some(advice) = advice(status) {
+        return format!("nothing can be acquired now: {advice}");
+    }
+    for Member { id, state, .. } in members.iter().filter(|member| member.is_member) {
+        if *state != State::Votes {
             let _ = write!(text, "; node {id}: {state}");
         }
     }
-    if members.iter().all(|member| member.state == State::Votes) {
+    if members.iter().all(|one| !one.is_member || one.state == State::Votes) {
         // All members are up, but the node that was asked does not reach them.
         let _ = write!(text, "; node {} reaches too few of them", status.node);
     }

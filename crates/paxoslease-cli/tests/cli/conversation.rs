@@ -17,7 +17,7 @@
 //! not played SNIPPET: why    the only other way
 //! ```
 //! A shell function, in one line or up to a line `}`, is kept for all lines below it. `$PORT` is a
-//! free port, as are the next two, and so on in steps of ten. `$REPOSITORY` is the folder of the
+//! free port, as are the next two, and so on in steps of ten, for five nodes. `$REPOSITORY` is the folder of the
 //! repository.
 //!
 //! In the output, `!` marks lines of stderr, and `<folder>`, `<cell>`, `<http 1>`, `<port 2>` and
@@ -43,7 +43,7 @@ pub(crate) fn check(name: &str) {
     let transcripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/transcripts");
     let mut conversation = Conversation {
         folder: scratch(name),
-        port: free_port(3),
+        port: free_port(5),
         cell: None,
         functions: String::new(),
         is_defining: false,
@@ -178,7 +178,7 @@ impl Conversation {
                 text = text.replace(&id, &format!("{before}<{label}>{after}"));
             }
         }
-        for offset in (0..3).flat_map(|node| [0, 1, 2].map(|port| 10 * node + port)) {
+        for offset in (0..5).flat_map(|node| [0, 1, 2].map(|port| 10 * node + port)) {
             let address = format!("127.0.0.1:{}", self.port + offset);
             text = text.replace(&address, &format!("<port {offset}>"));
         }

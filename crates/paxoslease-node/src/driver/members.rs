@@ -7,7 +7,6 @@
 mod requests;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use paxoslease_core::{
     Configuration, Decider, DeciderConfig, Instant, MembershipEvent, NodeId, NodeView,
@@ -317,9 +316,11 @@ impl Driver {
     }
 
     pub(super) fn change_status(&self, now: Instant) -> Option<ChangeStatus> {
-        let Decisions { decider, .. } = self.decisions.as_ref()?;
+        let Decisions { decider, shards, .. } = self.decisions.as_ref()?;
         let configuration = decider.configuration();
         let to = configuration.new_set()?;
+        // Until all shards have changed over, the wait has not begun.
+        let whole_wait = || decider.wait_for(shards.iter().filter_map(|one| one.longest).max());
         let has_adopted = |node: &NodeId| {
             let heard = decider.heard(*node).map(|(_, state)| state.epoch);
             *node == self.peers.identity.node || heard >= Some(configuration.epoch())
@@ -330,7 +331,7 @@ impl Driver {
         adopted.retain(has_adopted);
         Some(ChangeStatus {
             to: to.iter().map(|member| member.node.get()).collect(),
-            wait_remaining: decider.drain_left(now).unwrap_or(Duration::ZERO),
+            wait_remaining: decider.drain_left(now).unwrap_or_else(whole_wait),
             standing: u64::from(self.node_view(now).standing_leases_left),
             leads: decider.leads(),
             adopted: adopted.into_iter().map(NodeId::get).collect(),

@@ -7,14 +7,20 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use metrics::gauge;
-use paxoslease_node::{PeerStatus, Role, Status};
+use paxoslease_node::front::{Answer, Request};
+use paxoslease_node::{
+    MembersChange, MembersPlan, MembersRequest, Membership, PeerStatus, Role, Status,
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::connection::Connection;
+use super::input::{Body, missing};
 use super::permit::Permit;
 use super::refusal::{Changed, ErrorBody, Problem, Refusal, Why};
 use super::{App, OPENAPI};
 use crate::access::shorten_status;
+use crate::audit::Entry;
 use crate::config::Verb;
 
 /// The cell as this node sees it.
@@ -40,6 +46,33 @@ pub(super) async fn cell(
     let mut short = json!(cell);
     shorten_status(&mut short);
     Ok(Json(short).into_response())
+}
+
+/// Changes the members, or says what a change would lead to.
+pub(super) async fn change_members(
+    State(app): State<App>,
+    Extension(connection): Extension<Connection>,
+    Extension(permit): Extension<Permit>,
+    Body(fields): Body,
+) -> Result<Json<MembersPlan>, Refusal> {
+    let fields = fields.only(&["action", "nodes", "dry_run", "yes"])?;
+    let action = fields.text("action")?.ok_or_else(|| missing("action", "replace"))?;
+    let change = MembersChange::parse(action, fields.texts("nodes")?);
+    let change = change.map_err(|error| Refusal::BadRequest(error.to_string()))?;
+    let (dry_run, yes) = (fields.flag("dry_run")?, fields.flag("yes")?);
+    let request = MembersRequest { change, dry_run, yes };
+    // Again: the token may have been removed while the body was on its way.
+    permit.check_cell()?;
+    let entry = Entry::of_members(&request);
+    let answer = app.remote.ask(Request::Members(Box::new(request))).await;
+    if let Some(entry) = entry {
+        let entry = entry.by(connection.address, permit.token_name());
+        app.gate.audit.answered(Box::new(entry), &answer);
+    }
+    match answer {
+        Answer::Members(outcome) => outcome.map(Json).map_err(Refusal::Members),
+        _ => Err(Refusal::Stopping),
+    }
 }
 
 /// Whether this process serves.
@@ -111,7 +144,12 @@ impl Problem {
         }
         votes_after.sort_unstable();
         let others_of_majority = status.members.len() / 2;
+        let takes_part = !matches!(
+            status.membership,
+            Membership::Founding | Membership::Blank | Membership::DiskLost
+        );
         let why = match votes_after.get(others_of_majority).copied() {
+            _ if !takes_part => Why::NoPart(status.membership),
             None => Why::OutOfReach,
             Some(Duration::ZERO) => {
                 status.ballot_problem.clone().map_or(Why::Silent, Why::NoBallots)

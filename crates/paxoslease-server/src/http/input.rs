@@ -156,6 +156,13 @@ impl Fields {
         }
     }
 
+    pub(super) fn texts(&self, key: &str) -> Result<Vec<&str>, Refusal> {
+        let Some(value) = self.value(key) else { return Ok(Vec::new()) };
+        let texts = value.as_array().filter(|list| !list.is_empty());
+        let texts = texts.and_then(|list| list.iter().map(Value::as_str).collect());
+        texts.ok_or_else(|| unlike(key, value, "a list of texts in quotes"))
+    }
+
     /// `false` unless it is there.
     pub(super) fn flag(&self, key: &str) -> Result<bool, Refusal> {
         match self.value(key) {
@@ -211,7 +218,7 @@ impl Fields {
     }
 }
 
-fn missing(key: &str, example: &str) -> Refusal {
+pub(super) fn missing(key: &str, example: &str) -> Refusal {
     Refusal::BadRequest(format!("{key:?} is missing; write {{{key:?}: {example:?}}}"))
 }
 

@@ -183,6 +183,12 @@ impl Permit {
         rules.quota(self.place(&rules)).map(Arc::clone)
     }
 
+    /// Whether the cell may be administrated.
+    pub(super) fn check_cell(&self) -> Result<(), Refusal> {
+        let rules = self.rules.borrow();
+        rules.permits_within(self.place(&rules), Verb::Admin, "").map_err(Refusal::Denied)
+    }
+
     /// Whether any name with this prefix may be read.
     pub(super) fn check_within(&self, prefix: &str) -> Result<(), Refusal> {
         let rules = self.rules.borrow();
@@ -266,6 +272,7 @@ mod tests {
             ("/openapi.json", Takes::Nothing),
             ("/readyz", Takes::Nothing),
             ("/v1/cell", Takes::Status),
+            ("/v1/cell/members", Takes::Verb(Verb::Admin)),
             ("/v1/leases", Takes::Verb(Verb::Read)),
             ("/v1/leases/{name}", Takes::Verb(Verb::Read)),
             ("/v1/leases/{name}/acquire", Takes::Verb(Verb::Acquire)),

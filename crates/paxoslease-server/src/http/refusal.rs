@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use paxoslease_node::{TextError, TtlError};
+use paxoslease_node::{MembersError, Membership, TextError, TtlError};
 use serde::Serialize;
 
 use super::connection::limited;
@@ -41,6 +41,8 @@ pub(super) enum Refusal {
     Name(TextError),
     #[error("bad holder: {0}; nothing was changed")]
     Holder(TextError),
+    #[error("{0}")]
+    Members(MembersError),
     #[error("{0}; nothing was changed")]
     BadRequest(String),
     #[error("the request did not arrive within {0:?}; nothing was changed")]
@@ -103,6 +105,8 @@ pub(super) struct Problem {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Why {
     OutOfReach,
+    /// The node takes no part in a cell.
+    NoPart(Membership),
     /// Too many members do not vote for this long after their start.
     Quarantine(Duration),
     /// A majority votes, but this node cannot issue ballots.
@@ -115,6 +119,20 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.why {
             Why::OutOfReach => f.write_str("no majority of the cell can be reached")?,
+            Why::NoPart(membership) => f.write_str(match membership {
+                Membership::Founding => {
+                    "the cell is not founded yet: start all nodes of its list with --new-cell"
+                }
+                Membership::DiskLost => {
+                    "the member with the id of this node has another data folder: give this node \
+                     an id that was never used and an empty data_dir, and add it with `paxoslease \
+                     members replace`"
+                }
+                _ => {
+                    "this node is not a member of a cell yet: add it with `paxoslease members \
+                     add`; or, if no node of this cell ever ran, start all of them with --new-cell"
+                }
+            })?,
             Why::Quarantine(remaining) => {
                 let millis = millis_up(*remaining);
                 write!(f, "in quarantine for another {millis} ms")?;
@@ -189,6 +207,11 @@ impl Refusal {
                 (StatusCode::SERVICE_UNAVAILABLE, "quarantine")
             }
             Self::Cell { .. } => (StatusCode::SERVICE_UNAVAILABLE, "no_quorum"),
+            Self::Members(MembersError::Unconfirmed(_)) => (StatusCode::CONFLICT, "unconfirmed"),
+            Self::Members(MembersError::NoQuorum(_)) => {
+                (StatusCode::SERVICE_UNAVAILABLE, "no_quorum")
+            }
+            Self::Members(_) => (StatusCode::CONFLICT, "members"),
             Self::Ttl(_) => (StatusCode::BAD_REQUEST, "ttl"),
             Self::Name(_) => (StatusCode::BAD_REQUEST, "name"),
             Self::Holder(_) => (StatusCode::BAD_REQUEST, "holder"),
@@ -310,6 +333,17 @@ mod tests {
                 name: None,
             }),
             Refusal::Host { host: "node.example".to_owned() },
+            Refusal::Members(MembersError::Refused(
+                "node 7 is not a member: look at the members".to_owned(),
+            )),
+            Refusal::Members(MembersError::Unconfirmed(
+                "2 members survive no more losses than 1: confirm this by `yes`".to_owned(),
+            )),
+            Refusal::Members(MembersError::NoQuorum(
+                "no majority of the members answered in time. The change may still begin: look at \
+                 the members before you try again"
+                    .to_owned(),
+            )),
         ];
         for changed in [Changed::Nothing, Changed::NothingLasting, Changed::Released] {
             let quarantine = Why::Quarantine(Duration::from_millis(41_250));

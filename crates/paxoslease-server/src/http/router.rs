@@ -17,7 +17,7 @@ use super::permit::authorize;
 use super::refusal::Refusal;
 use super::{App, BODY_MAX, cell, leases, page, rebinding, watch};
 
-fn routes() -> [(&'static str, MethodRouter<App>); 12] {
+fn routes() -> [(&'static str, MethodRouter<App>); 13] {
     [
         ("/v1/leases/{name}/acquire", post(leases::acquire)),
         ("/v1/leases/{name}/renew", post(leases::renew)),
@@ -26,6 +26,7 @@ fn routes() -> [(&'static str, MethodRouter<App>); 12] {
         ("/v1/leases", get(leases::list)),
         ("/v1/watch", get(watch::watch)),
         ("/v1/cell", get(cell::cell)),
+        ("/v1/cell/members", post(cell::change_members)),
         ("/healthz", get(cell::healthz)),
         ("/readyz", get(cell::readyz)),
         ("/metrics", get(cell::metrics)),

@@ -215,6 +215,12 @@ impl Session {
         let change = change.map_err(|error| ReplyError::Redis(format!("MEMBERS {error}")))?;
         let ask = self.ask(turn, None, None)?;
         let request = MembersRequest { change, dry_run, yes };
+        if turn.common.audit.is_on()
+            && let Some(entry) = Entry::of_members(&request)
+        {
+            let entry = entry.by(&self.address, turn.common.rules.name(self.place()));
+            turn.common.pending.get(ask).entry = Some(Box::new(entry));
+        }
         turn.shard.ask(ask as u64, LeaseRequest::Members(Box::new(request)));
         Ok(())
     }

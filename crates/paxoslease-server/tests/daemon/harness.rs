@@ -10,6 +10,6 @@ mod wire;
 pub(crate) use cell::{Cell, Daemon, entry, tls_files, tokens};
 pub(crate) use http::{Raw, Reply};
 pub(crate) use resp::{Client, fence};
-pub(crate) use transcript::{audit_path, line_of, play};
+pub(crate) use transcript::{line_of, new_path, play};
 pub(crate) use until::{PATIENCE, until};
 pub(crate) use wire::Wire;

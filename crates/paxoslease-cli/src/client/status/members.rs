@@ -3,28 +3,39 @@
 use std::fmt;
 use std::time::Duration;
 
-use paxoslease_client::{NodeStatus, PeerStatus};
+use paxoslease_client::{Membership, NodeStatus, PeerStatus, Role};
 
 use super::Answer;
 use crate::client::text::{plain, span};
 
 /// One node, as far as it is known.
 #[derive(Default)]
-pub(super) struct Member<'a> {
-    pub(super) id: u16,
+pub(in crate::client) struct Member<'a> {
+    pub(in crate::client) id: u16,
     /// The endpoint that was asked, or the node's address for peers.
-    pub(super) place: &'a str,
-    pub(super) state: State<'a>,
+    pub(in crate::client) place: &'a str,
+    /// Whether it is a member now. While the members change, those before the change are.
+    pub(in crate::client) is_member: bool,
+    pub(in crate::client) state: State<'a>,
     /// The round trip from here, or from the node that reported it.
-    pub(super) rtt: Option<Duration>,
+    pub(in crate::client) rtt: Option<Duration>,
     /// The node's own status, if it answered.
-    pub(super) status: Option<&'a NodeStatus>,
+    pub(in crate::client) status: Option<&'a NodeStatus>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum State<'a> {
+pub(in crate::client) enum State<'a> {
     Votes,
     Proposes,
+    /// A change is under way that makes it a member.
+    Joins,
+    /// It has a data folder, and is not a member (any more).
+    Outside,
+    /// It waits until its cell is founded.
+    Founds,
+    /// It has never been a member of a cell.
+    Blank,
+    DiskLost,
     /// The node is in quarantine for this time.
     Quarantined(Duration),
     Down(&'a str),
@@ -40,6 +51,11 @@ impl fmt::Display for State<'_> {
         match self {
             Self::Votes => f.write_str("votes"),
             Self::Proposes => f.write_str("proposes only"),
+            Self::Joins => f.write_str("joins"),
+            Self::Outside => f.write_str("not a member"),
+            Self::Founds => f.write_str("waits for the founding"),
+            Self::Blank => f.write_str("not a member yet"),
+            Self::DiskLost => f.write_str("lost its disk"),
             Self::Quarantined(left) => write!(f, "quarantined for {} more", span(*left)),
             Self::Down("") => f.write_str("down"),
             Self::Down(problem) => write!(f, "down: {}", plain(problem)),
@@ -51,12 +67,27 @@ impl fmt::Display for State<'_> {
     }
 }
 
-/// All nodes that are members or answered, ordered by id.
-pub(super) fn members(answers: &[Answer]) -> Vec<Member<'_>> {
+/// The status with the latest members.
+pub(in crate::client) fn latest<'a>(
+    statuses: impl IntoIterator<Item = &'a NodeStatus>,
+) -> Option<&'a NodeStatus> {
+    let is_known = |status: &NodeStatus| {
+        matches!(status.membership, Membership::Fixed | Membership::Member | Membership::Outside)
+    };
+    // The first of equals.
+    statuses.into_iter().reduce(|best, status| {
+        let rank = |status| (is_known(status), status.epoch);
+        if rank(status) > rank(best) { status } else { best }
+    })
+}
+
+/// All nodes that are members, become members or answered, ordered by id.
+pub(in crate::client) fn members(answers: &[Answer]) -> Vec<Member<'_>> {
     let said = || answers.iter().filter_map(|answer| Some((answer, answer.said.as_ref().ok()?)));
-    let mut ids: Vec<u16> = said()
-        .flat_map(|(_, status)| status.members.iter().copied().chain([status.node]))
-        .collect();
+    let Some(latest) = latest(said().map(|(_, status)| status)) else { return Vec::new() };
+    let joining: &[u16] = latest.change.as_ref().map_or(&[], |change| &change.to);
+    let listed = latest.members.iter().chain(joining).copied();
+    let mut ids: Vec<u16> = listed.chain(said().map(|(_, status)| status.node)).collect();
     ids.sort_unstable();
     ids.dedup();
     let member = |id| {
@@ -64,32 +95,38 @@ pub(super) fn members(answers: &[Answer]) -> Vec<Member<'_>> {
         let itself = itself.map(|(answer, status)| {
             let seen = said().flat_map(|(_, status)| &status.peers).filter(|peer| peer.node == id);
             let mut problems = seen.filter(|peer| !peer.up).map(|peer| peer.problem.as_deref());
-            Member {
-                state: match problems.next() {
-                    Some(problem) if !status.ready => State::Refused(problem.unwrap_or_default()),
-                    _ => own_state(status),
-                },
-                ..of_itself(answer, status)
-            }
+            let state = match (own_state(status), problems.next()) {
+                (State::Votes, Some(problem)) if !status.ready => {
+                    State::Refused(problem.unwrap_or_default())
+                }
+                (state, _) => state,
+            };
+            let (place, rtt) = (answer.endpoint.as_str(), Some(answer.took));
+            Member { id, place, is_member: false, state, rtt, status: Some(status) }
         });
         let others = || of_others(id, said().map(|(_, status)| status));
-        itself.or_else(others).unwrap_or(Member { id, ..Member::default() })
+        let found = itself.or_else(others).unwrap_or(Member { id, ..Member::default() });
+        let is_member = latest.members.contains(&id);
+        let state = match found.state {
+            State::Votes if !is_member && joining.contains(&id) => State::Joins,
+            State::Votes if latest.membership == Membership::Founding => State::Founds,
+            State::Votes if latest.membership == Membership::Blank => State::Unknown,
+            State::Outside if joining.contains(&id) => State::Joins,
+            state => state,
+        };
+        Member { is_member, state, ..found }
     };
     ids.into_iter().map(member).collect()
 }
 
 fn own_state(status: &NodeStatus) -> State<'_> {
-    let is_member = status.members.contains(&status.node);
-    if is_member { voting(status.quarantine_remaining) } else { State::Proposes }
-}
-
-fn of_itself<'a>(answer: &'a Answer, status: &'a NodeStatus) -> Member<'a> {
-    Member {
-        id: status.node,
-        place: &answer.endpoint,
-        state: own_state(status),
-        rtt: Some(answer.took),
-        status: Some(status),
+    match status.membership {
+        _ if status.role == Role::Proposer => State::Proposes,
+        Membership::Fixed | Membership::Member => voting(status.quarantine_remaining),
+        Membership::Outside => State::Outside,
+        Membership::Founding => State::Founds,
+        Membership::Blank => State::Blank,
+        Membership::DiskLost => State::DiskLost,
     }
 }
 
@@ -104,7 +141,7 @@ fn of_others<'a>(id: u16, said: impl Iterator<Item = &'a NodeStatus>) -> Option<
         State::Down(problem.as_deref().unwrap_or_default())
     };
     let place = address.as_deref().unwrap_or_default();
-    Some(Member { id, place, state, rtt: *rtt, status: None })
+    Some(Member { id, place, is_member: false, state, rtt: *rtt, status: None })
 }
 
 fn voting<'a>(quarantine_remaining: Duration) -> State<'a> {

@@ -143,7 +143,7 @@ impl Driver {
         } else if !plan.problems.is_empty() {
             refused(plan.problems.join("; "))
         } else if !plan.doubts.is_empty() && !request.yes {
-            let text = format!("{}: confirm this with --yes", plan.doubts.join("; "));
+            let text = format!("{}: confirm this by `yes`", plan.doubts.join("; "));
             Answer::Members(Box::new(Err(MembersError::Unconfirmed(text))))
         } else {
             if let Some(under_way) = &mut decisions.requests.under_way {

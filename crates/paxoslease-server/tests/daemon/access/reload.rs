@@ -5,7 +5,7 @@ use std::fs;
 use paxoslease_server::{ClientTls, Config, Lasting, ReloadError, Verb};
 use paxoslease_tls::Authority;
 
-use crate::harness::{Cell, Client, Wire, audit_path, entry, line_of, tls_files};
+use crate::harness::{Cell, Client, Wire, entry, line_of, new_path, tls_files};
 
 #[test]
 fn new_connections_get_new_certificates_and_old_ones_go_on() {
@@ -59,7 +59,7 @@ fn a_configuration_that_cannot_be_used_changes_nothing() {
 
 #[test]
 fn a_reload_that_fails_still_opens_the_audit_log_anew() {
-    let path = audit_path();
+    let path = new_path("audit");
     let cell = Cell::one_with(|config| config.audit = Some(path.clone()));
     let mut client = cell[0].client();
     client.acquire("before");

@@ -10,7 +10,7 @@ use paxoslease_server::{Access, Config, Gate, Server, TokenHash, Verb};
 use paxoslease_tls::Authority;
 use sha2::{Digest as _, Sha256};
 
-use super::until;
+use super::{new_path, until};
 
 /// The daemons of one cell, indexed from 0. Their ids begin at 1.
 pub(crate) struct Cell(pub(crate) Vec<Daemon>);
@@ -43,6 +43,26 @@ impl Cell {
     /// The first of three daemons. The others are not started.
     pub(crate) fn first_of_three(with: impl Fn(&mut Config)) -> Self {
         Self::start(3, 1, with)
+    }
+
+    /// A daemon that is the whole cell and has a data folder, and one that is not a member yet.
+    pub(crate) fn with_newcomer() -> Self {
+        let folder = new_path("data");
+        let listen = |_| TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let sockets = [1, 2].map(listen);
+        let addresses = sockets.each_ref().map(|socket| socket.local_addr().expect("bound"));
+        let daemons = sockets.into_iter().zip(1..).map(|(socket, id)| {
+            let node = paxoslease_node::Config::new("test", id).shards(2).new_cell(id == 1);
+            let node = node.data_dir(folder.join(id.to_string()));
+            let known = addresses.iter().zip(1..=id);
+            let node = known.fold(node, |node, (at, id)| node.peer(id, at.to_string()));
+            let config = Config::new(node).listen("127.0.0.1:0", "127.0.0.1:0");
+            let server = Server::start_on(config.clone(), Some(socket)).expect("starts");
+            Daemon { server, config }
+        });
+        let cell = Self(daemons.collect());
+        until("the newcomer knows the member", || cell[1].status().ready);
+        cell
     }
 
     /// Starts `running` of `size` daemons. If these are all, waits until they reach each other.

@@ -306,7 +306,7 @@ fn set(config: &mut Config, setting: &str) {
         "redis.disabled" => config.redis.enabled = false,
         "redis.no-standing" => config.redis.standing = false,
         "shards=1" => config.node.shards = 1,
-        "audit" => config.audit = Some(audit_path()),
+        "audit" => config.audit = Some(new_path("audit")),
         "persistent" => config.node.ephemeral = false,
         "impatient" => config.node.timing.request_timeout = Duration::from_millis(50),
         "drift" => {
@@ -324,11 +324,15 @@ fn set(config: &mut Config, setting: &str) {
     }
 }
 
-/// A new path for an audit log.
-pub(crate) fn audit_path() -> PathBuf {
+/// A new path, where nothing is.
+pub(crate) fn new_path(what: &str) -> PathBuf {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let number = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("audit-{}-{}", number.0, number.1))
+    let path = format!("{what}-{}-{}", number.0, number.1);
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(path);
+    // An earlier process may have had this id.
+    let _none = std::fs::remove_dir_all(&path);
+    path
 }
 
 /// A line of a file, once it is there.

@@ -275,6 +275,34 @@ fn observe_watch(observer: &mut Observer, member: &Daemon) {
     observer.seen.entry(path).or_default().insert("200".to_owned());
 }
 
+/// The replies about the members of a cell.
+fn observe_members(observer: &mut Observer) {
+    const PATH: &str = "/v1/cell/members";
+    let cell = Cell::with_newcomer();
+    let member = &cell[0];
+    let address = &cell[1].config.node.peers[&2];
+    let nodes = json!([format!("2={address}")]);
+    let add = |option: &str| json!({"action": "add", "nodes": nodes, option: true});
+    observer.post(member, PATH, json!({"action": "remove", "nodes": ["7"]}));
+    let unconfirmed = observer.post(member, PATH, add("dry_run")).json()["doubts"][0].clone();
+    assert_eq!(unconfirmed, "2 members survive no more losses than 1");
+    // The change waits for this lease.
+    observer.post(member, "/v1/leases/x/acquire", json!({"ttl": "30s"}));
+    assert_eq!(observer.post(member, PATH, add("yes")).json()["decided"], 2);
+    let mut status = Value::Null;
+    until("the change is shown", || {
+        status = member.get("/v1/cell").json();
+        status["change"]["to"] == json!([1, 2])
+    });
+    observer.get(member, &["/v1/cell"]);
+    let refused = observer.post(member, PATH, add("yes")).field("message");
+    assert!(refused.contains("is under way"), "{refused}");
+    let aborted = observer.post(member, PATH, json!({"action": "abort"})).json();
+    assert_eq!(aborted["decided"], 3, "{aborted}");
+    member.node().shutdown_blocking();
+    observer.post(member, PATH, json!({"action": "abort"}));
+}
+
 /// The replies to invalid requests.
 fn observe_bad_requests(observer: &mut Observer) {
     let cell = Cell::one();
@@ -282,8 +310,8 @@ fn observe_bad_requests(observer: &mut Observer) {
     let brief = Duration::from_millis(50);
     let (_http, impatient, _) = member.serve_http(|bounds| bounds.body_timeout = brief);
     let large = " ".repeat(17_000);
-    for action in ACTIONS {
-        let path = format!("/v1/leases/x/{action}");
+    let actions = ACTIONS.map(|action| format!("/v1/leases/x/{action}"));
+    for path in actions.into_iter().chain(["/v1/cell/members".to_owned()]) {
         for (content_type, body) in
             [("application/json", "{}"), ("application/json", &large), ("text/plain", "{}")]
         {
@@ -397,6 +425,7 @@ fn every_documented_field_and_parameter_is_known() {
 fn all_that_is_documented_is_observed_and_the_reverse() {
     let mut observer = Observer::new();
     observe_success(&mut observer);
+    observe_members(&mut observer);
     observe_bad_requests(&mut observer);
     observe_limits(&mut observer);
     observe_trouble(&mut observer);
@@ -410,7 +439,7 @@ fn all_that_is_documented_is_observed_and_the_reverse() {
     let used = observer.used.borrow();
     for (name, schema) in observer.document["components"]["schemas"].as_object().expect("schemas") {
         // Bodies of requests, and an event that takes megabytes to provoke (see `watching.rs`).
-        if ["Acquire", "Renew", "Release", "Missed"].contains(&name.as_str()) {
+        if ["Acquire", "Members", "Renew", "Release", "Missed"].contains(&name.as_str()) {
             continue;
         }
         for (key, property) in schema["properties"].as_object().into_iter().flatten() {
