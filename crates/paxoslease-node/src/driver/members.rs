@@ -292,7 +292,9 @@ impl Driver {
 
     /// Whether the node has members to ask: not before its cell is founded.
     pub(super) fn has_members(&self) -> bool {
-        self.shard.config().cell.epoch() > 0 || self.peers.identity.list == ListUse::Fixed
+        self.shard.config().cell.epoch() > 0
+            || self.peers.identity.list == ListUse::Fixed
+            || self.peers.follows_fixed_list()
     }
 
     pub(super) fn membership(&self) -> Membership {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use paxoslease_core::{Birth, Instant, NodeId, Rng};
-use paxoslease_wire::{Farewell, FrameWriter, Heartbeat};
+use paxoslease_wire::{Farewell, FrameWriter, Heartbeat, ListUse};
 
 use super::super::sockets::{ConnId, Sockets};
 use super::{PeerTimeouts, REDIAL_MAX, REDIAL_MIN};
@@ -49,6 +49,8 @@ pub(super) struct Peer {
     /// The boot that connected last, and when its connection ended.
     pub(super) boot: Option<u64>,
     pub(super) birth: Birth,
+    /// What its list of members means to it, as it greeted.
+    pub(super) list: Option<ListUse>,
     pub(super) greeted_epoch: u32,
     /// Where clients reach it; empty if that is not known.
     pub(super) clients: String,
@@ -85,6 +87,7 @@ impl Peer {
             holds_back: false,
             boot: None,
             birth: Birth::UNKNOWN,
+            list: None,
             greeted_epoch: 0,
             clients: String::new(),
             gone_at: Instant::ZERO,

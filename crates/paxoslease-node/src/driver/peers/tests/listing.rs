@@ -147,3 +147,16 @@ fn frames_to_a_peer_have_the_epoch_that_they_were_opened_in() {
     peers.list[place].writer.finish(1);
     assert_eq!(epochs(&peers), [1, 2]);
 }
+
+/// A node with a fixed list closes a connection on which it is asked about members.
+#[test]
+fn a_proposer_asks_members_with_a_fixed_list_nothing_about_it() {
+    let (mut peers, sockets) = (peers_of(3), &mut TestSockets::default());
+    peers.identity.list = ListUse::Follows;
+    assert!(!peers.follows_fixed_list(), "it has reached no member");
+    assert_eq!(peers.meet(sockets, START, ConnId(1), &identity(1, "ours")), Greeted::Up);
+    assert!(peers.follows_fixed_list());
+    let poll = paxoslease_core::MembershipMessage::Poll { epoch: 0, leads: false };
+    peers.send_membership(node(1), &poll, 1);
+    assert_eq!(peers.unsent(), 0);
+}
