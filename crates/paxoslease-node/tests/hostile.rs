@@ -202,7 +202,7 @@ fn invalid_bytes_end_the_connection_and_are_counted() {
 /// A heartbeat, the header of a frame, and a message, each with this counter.
 fn carriers(counter: u64) -> [Vec<u8>; 3] {
     let mut ping = Vec::new();
-    Heartbeat::Ping { number: 1, quarantine_ms: 0, counter }.encode(&mut ping);
+    Heartbeat::Ping { number: 1, quarantine_ms: 0, counter, epoch: 0 }.encode(&mut ping);
     let mut header = FrameWriter::new(node_id(PROPOSER));
     assert!(header.push(&propose(ballot(1, PROPOSER))));
     let message = frame(PROPOSER, [propose(ballot(counter, PROPOSER))]);

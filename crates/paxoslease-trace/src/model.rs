@@ -24,8 +24,8 @@ pub(crate) enum Ask {
     Stand { tenure: u64, version: u64 },
 }
 
-/// The acceptor's answer. A Heal has one only in a joint epoch: Healed is an Accept, and NotHealed a
-/// NotHeld.
+/// The acceptor's answer. A Heal has one only in a joint epoch: Healed is an Accept, and NotHealed
+/// is a NotHeld.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     Promise { accepted: Option<u64> },

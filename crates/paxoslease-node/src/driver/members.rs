@@ -296,7 +296,7 @@ impl Driver {
     pub(super) fn has_members(&self) -> bool {
         self.shard.config().cell.epoch() > 0
             || self.peers.identity.list == ListUse::Fixed
-            || self.peers.are_fixed()
+            || self.peers.follows_fixed_list()
     }
 
     pub(super) fn membership(&self) -> Membership {
@@ -307,7 +307,7 @@ impl Driver {
                 Membership::DiskLost
             }
             ListUse::Fixed => Membership::Fixed,
-            _ if self.peers.are_fixed() => Membership::Fixed,
+            _ if self.peers.follows_fixed_list() => Membership::Fixed,
             _ if self.has_members() && is_member => Membership::Member,
             _ if self.has_members() => Membership::Outside,
             ListUse::Founding => Membership::Founding,

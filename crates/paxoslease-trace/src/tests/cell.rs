@@ -1,6 +1,6 @@
 //! A small cell of traced shards in one process, with a network that delays, loses and repeats
-//! messages, disks, crashes, clean stops, careless clients and changes of the members, all generated
-//! from a seed.
+//! messages, disks, crashes, clean stops, careless clients and changes of the members, all
+//! generated from a seed.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};

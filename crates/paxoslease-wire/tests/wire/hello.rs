@@ -56,11 +56,13 @@ fn lists_are_compared_where_two_nodes_act_on_them() {
 
 #[test]
 fn members_with_and_without_a_data_dir_never_mix() {
-    let check =
-        |ours_use, list| Hello { list, ..hello() }.check(&Hello { list: ours_use, ..ours() });
+    let refused = |ours_use, list| {
+        let ours = Hello { list: ours_use, ..ours() };
+        Hello { list, ..hello() }.check(&ours).expect_err("one has no data_dir")
+    };
     for managed in [ListUse::Founding, ListUse::Contact] {
-        assert_eq!(check(managed, ListUse::Fixed), Err(Refused::NoFolder { without: node(2) }));
-        let refused = check(ListUse::Fixed, managed).expect_err("no data_dir here");
+        assert_eq!(refused(managed, ListUse::Fixed), Refused::NoFolder { without: node(2) });
+        let refused = refused(ListUse::Fixed, managed);
         assert_eq!(refused, Refused::NoFolder { without: node(1) });
         assert_eq!(
             refused.to_string(),

@@ -142,8 +142,8 @@ impl Peers {
         self.set_who(conn, Who::Peer(place));
         let peer = &mut self.list[place];
         peer.up(now, conn, hello.boot);
-        (peer.birth, peer.greeted_epoch) = (hello.birth, hello.epoch);
-        peer.is_fixed = hello.list == ListUse::Fixed;
+        (peer.birth, peer.list) = (hello.birth, Some(hello.list));
+        peer.greeted_epoch = hello.epoch;
         hello.clients.as_str().clone_into(&mut peer.clients);
         self.next_alarm_at = now;
         self.changed = true;

@@ -1,7 +1,7 @@
 //! Which peers there are: the list of peers follows the configuration of the node's epoch.
 
 use paxoslease_core::{Birth, Cell, Configuration, Instant, MemberSet, MembershipMessage, NodeId};
-use paxoslease_wire::encode_membership;
+use paxoslease_wire::{ListUse, encode_membership};
 
 use super::Peers;
 use super::peer::{Link, Peer};
@@ -76,17 +76,19 @@ impl Peers {
         self.place_of(node).map_or(Birth::UNKNOWN, |place| self.list[place].birth)
     }
 
-    /// Whether members that are up have a fixed list.
-    pub(crate) fn are_fixed(&self) -> bool {
-        self.list.iter().any(|peer| peer.is_fixed && peer.is_up())
-    }
-
     /// The epoch of a peer when it greeted.
     pub(crate) fn epoch_of(&self, node: NodeId) -> u32 {
         self.place_of(node).map_or(0, |place| self.list[place].greeted_epoch)
     }
 
-    /// Sends a message about members, if the peer is up and reads.
+    /// Whether the members have a fixed list, as a node hears that follows them.
+    pub(crate) fn follows_fixed_list(&self) -> bool {
+        let is_fixed = |peer: &Peer| peer.is_listed && peer.list == Some(ListUse::Fixed);
+        self.identity.list == ListUse::Follows && self.list.iter().any(is_fixed)
+    }
+
+    /// Sends a message about members, if the peer is up and reads. A node with a fixed list takes
+    /// none.
     pub(crate) fn send_membership(
         &mut self,
         node: NodeId,
@@ -95,7 +97,8 @@ impl Peers {
     ) {
         let Some(place) = self.place_of(node) else { return };
         let peer = &mut self.list[place];
-        if peer.is_up() && peer.writer.finished().len() <= self.timeouts.queue_bytes_max {
+        let takes_it = peer.is_up() && peer.list != Some(ListUse::Fixed);
+        if takes_it && peer.writer.finished().len() <= self.timeouts.queue_bytes_max {
             if peer.writer.is_open() {
                 peer.writer.finish(counter);
             }

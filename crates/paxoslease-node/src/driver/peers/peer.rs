@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use paxoslease_core::{Birth, Instant, NodeId, Rng};
-use paxoslease_wire::{Farewell, FrameWriter, Heartbeat};
+use paxoslease_wire::{Farewell, FrameWriter, Heartbeat, ListUse};
 
 use super::super::sockets::{ConnId, Sockets};
 use super::{PeerTimeouts, REDIAL_MAX, REDIAL_MIN};
@@ -51,9 +51,9 @@ pub(super) struct Peer {
     /// The boot that connected last, and when its connection ended.
     pub(super) boot: Option<u64>,
     pub(super) birth: Birth,
+    /// What its list of members means to it, as it greeted.
+    pub(super) list: Option<ListUse>,
     pub(super) greeted_epoch: u32,
-    /// Whether its list of members is fixed.
-    pub(super) is_fixed: bool,
     /// Where clients reach it; empty if that is not known.
     pub(super) clients: String,
     gone_at: Instant,
@@ -90,8 +90,8 @@ impl Peer {
             holds_back: false,
             boot: None,
             birth: Birth::UNKNOWN,
+            list: None,
             greeted_epoch: 0,
-            is_fixed: false,
             clients: String::new(),
             gone_at: Instant::ZERO,
             redial_pause: REDIAL_MIN,

@@ -150,8 +150,11 @@ fn an_idle_member_wakes_once_per_heartbeat_or_less() {
         peers.heard(dialled, now);
         peers.flush(&mut sockets, now, 5);
     }
-    // Without peers there is nothing to wake for.
-    let mut alone = peers_of(1);
+    // A cell of one has nothing to wake for.
+    let cell = Cell::new(&[node(1)], Ttl::MAX, Drift::NONE).expect("valid");
+    let identity = Identity { settings: cell, cell, ..identity(1, "ours") };
+    let mut alone = Peers::new(identity, peers.timeouts, [], 1, START);
+    alone.note_quorum(now);
     alone.tick(&mut sockets, now, 5, Duration::ZERO);
     assert_eq!(alone.next_alarm_at, Instant::MAX);
 }

@@ -85,18 +85,24 @@ fn a_newcomer_waits_for_members_with_higher_ids() {
     assert_eq!(peers.listed(), [(2, "two:1", true)]);
 }
 
+/// The members may have changed while it was away, and wait for it to dial.
 #[test]
-fn a_node_that_reaches_no_member_dials_its_contacts() {
+fn a_node_without_a_quorum_dials_every_node_it_knows() {
     let joint = after(&founded(), Change::Begin(members(&[(1, "one:1"), (4, "four:1")])));
     let mut peers = managed_peers(1, &after(&joint, Change::End));
-    let dials = |peers: &Peers, id| peers.list[peers.place_of(node(id)).expect("known")].dials;
-    assert!(!dials(&peers, 2), "it is no member any more");
-    peers.dial_contacts(START);
-    assert!(dials(&peers, 2) && dials(&peers, 3));
-    let greeted = peers.meet(&mut TestSockets::default(), START, ConnId(9), &managed(4));
-    assert_eq!(greeted, Greeted::Up);
-    peers.dial_contacts(START);
-    assert!(!dials(&peers, 2) && !dials(&peers, 3));
+    let sockets = &mut TestSockets::default();
+    let dialled = |peers: &mut Peers, sockets: &mut TestSockets, now| {
+        peers.note_quorum(now);
+        peers.tick(sockets, now, 1, Duration::ZERO);
+        let is_dialled = |peer: &&Peer| matches!(peer.link, Link::Dialling { .. });
+        peers.list.iter().filter(is_dialled).map(|peer| peer.node.get()).collect::<Vec<_>>()
+    };
+    assert_eq!(dialled(&mut peers, sockets, START), [0; 0], "node 4 dials this one");
+    let later = START.after(HEARTBEAT);
+    assert_eq!(dialled(&mut peers, sockets, later), [2, 3, 4]);
+    let mut served = managed_peers(1, &founded());
+    assert_eq!(served.meet(sockets, START, ConnId(9), &managed(2)), Greeted::Up);
+    assert_eq!(dialled(&mut served, sockets, later), [0; 0], "two of three are a quorum");
 }
 
 #[test]
@@ -146,4 +152,17 @@ fn frames_to_a_peer_have_the_epoch_that_they_were_opened_in() {
     let place = peers.place_of(node(1)).expect("a peer");
     peers.list[place].writer.finish(1);
     assert_eq!(epochs(&peers), [1, 2]);
+}
+
+/// A node with a fixed list closes a connection on which it is asked about members.
+#[test]
+fn a_proposer_asks_members_with_a_fixed_list_nothing_about_it() {
+    let (mut peers, sockets) = (peers_of(3), &mut TestSockets::default());
+    peers.identity.list = ListUse::Follows;
+    assert!(!peers.follows_fixed_list(), "it has reached no member");
+    assert_eq!(peers.meet(sockets, START, ConnId(1), &identity(1, "ours")), Greeted::Up);
+    assert!(peers.follows_fixed_list());
+    let poll = paxoslease_core::MembershipMessage::Poll { epoch: 0, leads: false };
+    peers.send_membership(node(1), &poll, 1);
+    assert_eq!(peers.unsent(), 0);
 }
