@@ -148,9 +148,11 @@ impl Plan {
             if nodes.is_empty() {
                 nodes.push(1);
             }
-            let at = rng.up_to(round.len);
+            let begin_at = rng.up_to(round.len);
+            let end_at = begin_at + Duration::from_millis(10);
             let fault = Fault::Members(nodes);
-            round.entries.push(Entry { fault, episode, begin_at: at, end_at: at });
+            round.entries.push(Entry { fault, episode, begin_at, end_at });
+            round.len = round.len.max(end_at);
         }
         round.entries.sort_by_key(|entry| entry.begin_at);
     }
