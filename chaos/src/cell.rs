@@ -6,7 +6,7 @@
 mod disk;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -87,6 +87,14 @@ impl Cell {
         self.nodes.iter().all(|node| node.disk.as_ref().is_some_and(Disk::can_break))
     }
 
+    pub fn binary(&self) -> &Path {
+        &self.options.paxoslease
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.options.folder
+    }
+
     pub const fn has_tls(&self) -> bool {
         self.certificates.is_some()
     }
@@ -104,7 +112,10 @@ impl Cell {
         }
         let mut command = network.command(Place::Node(id), &node.binary);
         command.args(["serve", "--with-parent", "--cell", CELL, "--node", &id.to_string()]);
-        for peer in 1..=options.plan.nodes {
+        // A node that may become a member later knows the first members, and itself.
+        let first = 1..=options.plan.members;
+        let is_first = first.contains(&id);
+        for peer in first.chain((!is_first).then_some(id)) {
             let address = network.address(peer, Interface::Peers);
             command.args(["--peer", &format!("{peer}={address}")]);
         }
@@ -123,7 +134,7 @@ impl Cell {
         command.envs(options.without_rule.as_ref().map(|rule| ("PAXOSLEASE_WITHOUT_RULE", rule)));
         if let Some(disk) = &node.disk {
             command.arg("--data-dir").arg(disk.path());
-            if node.is_new {
+            if node.is_new && is_first {
                 command.arg("--new-cell");
             }
         }

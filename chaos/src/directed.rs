@@ -37,6 +37,15 @@ pub fn schedule(rule: &str, plan: &Plan) -> Option<DirectedSchedule> {
         }
         // Contention is enough: clients propose and undo all the time.
         "ProposeRefusesForeign" | "ReleaseMatchesTenure" => vec![round(Vec::new(), 5 * lease)],
+        // The new members know nothing of leases that were not renewed between two decisions.
+        "EndWaits" if plan.members < plan.nodes => {
+            let (old, new): (Vec<u16>, Vec<u16>) =
+                ((1..=plan.members).collect(), (plan.members..=plan.nodes).collect());
+            let set = |nodes: &Vec<u16>, at| entry(Fault::Members(nodes.clone()), at, lease / 40);
+            let turns = (1..=8u32)
+                .map(|turn| set(if turn.is_multiple_of(2) { &old } else { &new }, lease * turn));
+            vec![round(turns.collect(), 10 * lease)]
+        }
         // Every node is isolated, and each one would be a quorum.
         "QuorumIsMajority" => {
             let cut = |id: &u16| cut(Shape::Isolate(*id), lease / 4, 2 * lease);
@@ -111,7 +120,7 @@ mod tests {
 
     #[test]
     fn schedules_belong_to_rules_as_the_core_spells_them() {
-        let plan = plan(1, 3);
+        let plan = plan(1, 3).with_spares(2);
         let rules = paxoslease_core::Rule::ALL.map(|rule| format!("{rule:?}"));
         let directed: Vec<&String> =
             rules.iter().filter(|rule| schedule(rule, &plan).is_some()).collect();
@@ -124,6 +133,7 @@ mod tests {
                 "QuarantineCoversLongestTtl",
                 "NoSnapshotFromQuarantine",
                 "QuorumIsMajority",
+                "EndWaits",
             ]
         );
     }

@@ -31,6 +31,8 @@ const AVAILABLE_MIN: Duration = Duration::from_secs(1);
 const KNOBS: [&str; 2] = ["PAXOSLEASE_CLOCK_PPM", "PAXOSLEASE_WITHOUT_RULE"];
 /// The most violations on the terminal; the report has all of them.
 const TOLD_MAX: usize = 20;
+/// The rule that a change of members shows to be missing.
+const CHANGE: &str = "EndWaits";
 /// How often a mutant is run until its harm shows.
 const TRIES: u64 = 3;
 
@@ -53,6 +55,12 @@ struct Options {
     #[arg(long, value_name = "3|5", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u16).range(3..=5))]
     nodes: u16,
+
+    /// How many more nodes there are, which `members` commands make members and remove again
+    /// [default: 2; none without data folders or with a directed schedule]
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=4))]
+    spares: Option<u16>,
 
     /// The longest lease, in milliseconds: rounds are as long as a few of them
     #[arg(long, value_name = "MS", default_value_t = 2000)]
@@ -246,7 +254,7 @@ fn quick(options: &Options) -> Result<ExitCode> {
 fn mutants(options: &Options) -> Result<ExitCode> {
     let seed = options.seed.unwrap_or(1);
     let folder = options.out.clone().unwrap_or_else(|| "target/chaos/mutants".into());
-    let plan = plan(options, seed);
+    let plan = plan(options, seed).with_spares(2);
     let (directed, others): (Vec<String>, Vec<String>) =
         rules().into_iter().partition(|rule| directed::schedule(rule, &plan).is_some());
     let mut missed = Vec::new();
@@ -321,6 +329,7 @@ fn replay(options: &Options, seed: u64) -> String {
         ("seed", Some(seed.to_string())),
         ("minutes", Some(options.minutes.to_string())),
         ("nodes", Some(options.nodes.to_string())),
+        ("spares", options.spares.map(|spares| spares.to_string())),
         ("max-lease-ms", Some(options.max_lease_ms.to_string())),
         ("diskless", flag(options.diskless)),
         ("clocks-outside", flag(options.clocks_outside)),
@@ -371,6 +380,14 @@ fn order(options: &Options, seed: u64) -> Result<RunOptions> {
 
 fn plan(options: &Options, seed: u64) -> Plan {
     let plan = Plan::new(seed, options.nodes, Duration::from_millis(options.max_lease_ms));
+    let rule = options.mutant.as_deref().or(options.directed.as_deref());
+    let is_fixed = options.diskless || options.clocks_outside;
+    let spares = match rule {
+        Some(CHANGE) => 2,
+        None if !is_fixed => options.spares.unwrap_or(2),
+        _ => 0,
+    };
+    let plan = plan.with_spares(spares);
     Plan { has_upgrade: options.upgrade.is_some(), ..plan }
 }
 

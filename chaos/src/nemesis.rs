@@ -20,6 +20,8 @@ pub enum Fault {
     Nodes(NodeFault, Vec<u16>),
     Client(ClientFault, u16),
     Network(NetworkFault),
+    /// Not a fault: an administrator makes these nodes the members. Nobody may notice.
+    Members(Vec<u16>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -198,6 +200,7 @@ impl Fault {
             Self::Network(Lose { .. }) => "packet loss",
             Self::Network(NetworkFault::Delay { .. }) => "delay and reordering",
             Self::Network(Distance { .. }) => "distance",
+            Self::Members(_) => "change of members",
         }
     }
 
@@ -209,7 +212,7 @@ impl Fault {
             Self::Nodes(NodeFault::Clock { ppm }, nodes) => {
                 format!("{}, {ppm:+} ppm", nodes_of(nodes))
             }
-            Self::Nodes(_, nodes) => nodes_of(nodes),
+            Self::Nodes(_, nodes) | Self::Members(nodes) => nodes_of(nodes),
             Self::Client(_, client) => format!("client {client}"),
             Self::Network(NetworkFault::Cut(shape) | NetworkFault::Flap(shape)) => shape.name(),
             Self::Network(NetworkFault::Lose { whom, permille }) => {
@@ -231,7 +234,7 @@ impl Fault {
     pub fn processes(&self) -> &[u16] {
         match self {
             Self::Nodes(_, nodes) => nodes,
-            Self::Client(..) | Self::Network(_) => &[],
+            Self::Client(..) | Self::Network(_) | Self::Members(_) => &[],
         }
     }
 
@@ -243,7 +246,7 @@ impl Fault {
         };
         let all: Vec<u16> = places.iter().filter_map(node).collect();
         match self {
-            Self::Nodes(NodeFault::Reload, _) | Self::Client(..) => Vec::new(),
+            Self::Nodes(NodeFault::Reload, _) | Self::Client(..) | Self::Members(_) => Vec::new(),
             Self::Nodes(_, nodes) => nodes.clone(),
             Self::Network(NetworkFault::Distance { .. }) => Vec::new(),
             Self::Network(NetworkFault::Cut(shape) | NetworkFault::Flap(shape)) => {

@@ -139,7 +139,20 @@ pub fn prepare(options: &RunOptions) -> Result<(Testbed, Schedule)> {
     };
     let log = Log::create(&options.events().join("harness").with_extension(EXTENSION))?;
     let broken = BTreeMap::new();
-    let testbed = Testbed { network, cell, clients, store, log, places, broken, ran_at: now() };
+    let members_change = plan.members < plan.nodes;
+    let (commands, ran_at) = (Vec::new(), now());
+    let testbed = Testbed {
+        network,
+        cell,
+        clients,
+        store,
+        log,
+        places,
+        broken,
+        members_change,
+        commands,
+        ran_at,
+    };
     Ok((testbed, schedule))
 }
 

@@ -16,7 +16,9 @@ use crate::network::{Delay, Place};
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Plan {
     pub seed: u64,
+    /// All nodes. Those after the first `members` may become members later.
     pub nodes: u16,
+    pub members: u16,
     pub groups: u16,
     /// Faults concern the clients from 1 to this.
     pub clients: u16,
@@ -63,8 +65,15 @@ impl Round {
 
 impl Plan {
     /// Two groups of clients with clocks within the default drift, and only faults of processes.
-    pub fn new(seed: u64, nodes: u16, max_lease: Duration) -> Self {
-        Self { seed, nodes, groups: 2, max_lease, drift_ppm: 1000, ..Self::default() }
+    pub fn new(seed: u64, members: u16, max_lease: Duration) -> Self {
+        let nodes = members;
+        Self { seed, nodes, members, groups: 2, max_lease, drift_ppm: 1000, ..Self::default() }
+    }
+
+    /// The same with more nodes, which may become members.
+    #[must_use]
+    pub const fn with_spares(self, spares: u16) -> Self {
+        Self { nodes: self.members + spares, ..self }
     }
 
     /// The time without faults after the bound of a healing. Only then no leftover request can
@@ -85,11 +94,13 @@ impl Plan {
     /// Draws rounds until `len` is over, at least one.
     pub fn draw(&self, len: Duration) -> Schedule {
         let mut rng = Rng::new(self.seed, 0x5c4e);
+        let mut changes = Rng::new(self.seed, 0x3e3b);
         let bound = self.bound();
         let mut rounds = Vec::new();
         let mut total = Duration::ZERO;
         while total < len || rounds.is_empty() {
-            let round = self.round(&mut rng, rounds.len());
+            let mut round = self.round(&mut rng, rounds.len());
+            self.add_changes(&mut changes, &mut round);
             total += round.len + bound + Self::QUIET;
             rounds.push(round);
         }
@@ -124,6 +135,24 @@ impl Plan {
         entries.sort_by_key(|entry| entry.begin_at);
         let len = entries.iter().map(|entry| entry.end_at).max().unwrap_or_default();
         Round { entries, len }
+    }
+
+    /// Draws changes of the members, which overlap with the faults of a round.
+    fn add_changes(&self, rng: &mut Rng, round: &mut Round) {
+        if self.members == self.nodes {
+            return;
+        }
+        let first = round.episodes();
+        for episode in first..first + rng.between(1, 2) {
+            let mut nodes: Vec<u16> = (1..=self.nodes).filter(|_| rng.chance(600)).collect();
+            if nodes.is_empty() {
+                nodes.push(1);
+            }
+            let at = rng.up_to(round.len);
+            let fault = Fault::Members(nodes);
+            round.entries.push(Entry { fault, episode, begin_at: at, end_at: at });
+        }
+        round.entries.sort_by_key(|entry| entry.begin_at);
     }
 
     /// Draws a fault: its steps, each with its length and the pause after it.
@@ -253,10 +282,10 @@ pub(crate) mod tests {
 
     #[test]
     fn every_kind_of_fault_is_drawn_and_every_shape_of_partition() {
-        let rounds = plan(1, 5).draw(10 * HOUR).rounds;
+        let rounds = plan(1, 5).with_spares(2).draw(10 * HOUR).rounds;
         let entries = || rounds.iter().flat_map(|round| &round.entries);
         let kinds: BTreeSet<&str> = entries().map(|entry| entry.fault.kind()).collect();
-        assert_eq!(kinds.len(), 22, "{kinds:?}");
+        assert_eq!(kinds.len(), 23, "{kinds:?}");
         let shapes: BTreeSet<String> = entries()
             .filter_map(|entry| match &entry.fault {
                 Fault::Network(NetworkFault::Cut(shape)) => {

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use paxoslease_rig::Process;
 
 use super::{ClientFault, Fault, NodeFault, conditions};
 use crate::cell::Cell;
 use crate::client_processes::ClientProcesses;
 use crate::log::{EventKind, Log, Nanos, Phase, now};
-use crate::network::{Network, Place};
+use crate::network::{Interface, Network, Place};
 use crate::store::Store;
 
 /// How many more files a node can open with few files: enough for one write, not for clients.
@@ -28,6 +29,11 @@ pub struct Testbed {
     pub places: Vec<Place>,
     /// The active faults.
     pub broken: BTreeMap<Step, Fault>,
+    /// Whether other nodes than the first ones may be members. Which nodes a majority needs is not
+    /// known then.
+    pub members_change: bool,
+    /// Commands of administrators that may still run.
+    pub commands: Vec<Process>,
     /// When the harness last ran, to notice stalls of the machine.
     pub ran_at: Nanos,
 }
@@ -68,7 +74,10 @@ impl Testbed {
 
     fn note(&mut self, id: u64, fault: &Fault, phase: Phase) -> Result<()> {
         let (what, whom) = (fault.kind().to_owned(), fault.whom());
-        let nodes = fault.nodes(&self.places);
+        let mut nodes = fault.nodes(&self.places);
+        if self.members_change && !nodes.is_empty() {
+            nodes = self.cell.ids().collect();
+        }
         Ok(self.log.write(EventKind::Fault { id, what, whom, nodes, phase })?)
     }
 
@@ -87,6 +96,19 @@ impl Testbed {
         self.network.set(&conditions(self.broken.values(), &self.places))
     }
 
+    /// Begins to change the members, through whichever node answers. The change may be refused.
+    fn set_members(&mut self, nodes: &[u16]) -> Result<()> {
+        self.commands.retain(|command| command.ended().is_ok_and(|status| status.is_none()));
+        let mut command = self.network.command(Place::Clients(1), self.cell.binary());
+        command.args(["members", "set", "--yes", "--detach", "--endpoint"]);
+        let endpoints = self.cell.ids().map(|id| self.network.address(id, Interface::Clients));
+        command.arg(endpoints.collect::<Vec<_>>().join(","));
+        let member = |id: &u16| format!("{id}={}", self.network.address(*id, Interface::Peers));
+        command.args(nodes.iter().map(member));
+        self.commands.push(Process::spawn(command, &self.cell.folder().join("members.log"))?);
+        Ok(())
+    }
+
     fn stop(&mut self, nodes: &[u16]) -> Result<()> {
         nodes.iter().try_for_each(|id| self.cell.ask_to_stop(*id))?;
         nodes.iter().try_for_each(|id| self.cell.await_stop(*id, &mut self.log))
@@ -100,6 +122,7 @@ impl Fault {
             Self::Client(ClientFault::Pause, client) => testbed.clients.pause(*client, true),
             Self::Client(ClientFault::Kill, client) => testbed.clients.kill(*client),
             Self::Network(_) => testbed.set_weather(),
+            Self::Members(nodes) => testbed.set_members(nodes),
         }
     }
 
@@ -111,6 +134,7 @@ impl Fault {
                 testbed.clients.start(*client, &*testbed.network)
             }
             Self::Network(_) => testbed.set_weather(),
+            Self::Members(_) => Ok(()),
         }
     }
 }

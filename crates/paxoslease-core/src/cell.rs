@@ -223,6 +223,11 @@ impl Cell {
         if self.rules().on(Rule::QuorumIsMajority) { count / 2 + 1 } else { (count / 2).max(1) }
     }
 
+    /// Whether a majority of the old set is in `set`.
+    pub(crate) fn is_confirmed_by(&self, set: MemberSet) -> bool {
+        set.within(self.old_set).len() >= self.quorum()
+    }
+
     /// Whether a majority of the new set is in `set`; always in a stable epoch.
     pub(crate) fn is_stored_by(&self, set: MemberSet) -> bool {
         !self.is_joint() || set.within(self.new_set).len() >= self.majority_of(self.new_set.len())
@@ -231,7 +236,7 @@ impl Cell {
     /// Whether `set` has a majority of the old set, and of the new one in a joint epoch.
     #[must_use]
     pub fn is_quorum(&self, set: MemberSet) -> bool {
-        set.within(self.old_set).len() >= self.quorum() && self.is_stored_by(set)
+        self.is_confirmed_by(set) && self.is_stored_by(set)
     }
 
     pub(crate) const fn rules(&self) -> Rules {

@@ -55,8 +55,8 @@ impl Shard {
         if self.own.is_some() && self.acceptor.is_none() {
             // C8: it has not voted since its start, so it has forgotten nothing since then.
             let (started_floor, quarantine_until) = self.started;
-            let seed = self.config.seed;
-            self.acceptor = Some(Acceptor::new(seed, started_floor, quarantine_until, false));
+            let acceptor = Acceptor::new(&self.config, started_floor, quarantine_until, false);
+            self.acceptor = Some(acceptor);
         }
         if let Some(acceptor) = &mut self.acceptor {
             acceptor.raise_floor(floor);
@@ -91,7 +91,7 @@ impl Shard {
     pub(crate) fn counts_in_joint_epoch(&mut self, member: MemberSet, reply: &Reply<'_>) -> bool {
         match *reply {
             // The acceptor has this end or a newer one, whatever it has promised since.
-            Reply::Stood { version, held: true, .. } => {
+            Reply::Stood { version, is_dated: true, .. } => {
                 if let Some(acceptor) = &mut self.acceptor {
                     acceptor.standing.moved(&self.config.cell, version, member);
                 }
@@ -161,13 +161,11 @@ impl Acceptor {
         if config.cell.is_joint() {
             self.table.undate();
         }
-        let own = config.cell.member(config.node);
-        if own.is_none() {
+        if config.cell.member(config.node).is_none() {
             // C9: it renews nothing any more.
             self.standing = Entries::default();
         }
-        let is_old = own.is_some_and(|own| config.cell.old_set().contains(own));
-        self.standing.begin_epoch(config, now, is_old && config.cell.is_joint());
+        self.standing.begin_epoch(config, now);
     }
 
     /// E1: a Propose or Heal that was accepted dates the record. Only in a joint epoch is that
@@ -224,11 +222,13 @@ impl Proposer {
     /// J2, J3: a renewal begins again with a fresh ballot, unless it has won.
     #[cold]
     pub(crate) fn renew_again(&mut self, env: &mut Env<'_>, now: Instant, ballot: Ballot) {
-        if self.rounds.get(&ballot).is_some_and(|flight| self.is_released(flight.round.tenure)) {
+        let Some(InFlight { round, .. }) = self.rounds.get(&ballot) else { return };
+        let is_answered = round.phase == Phase::Renewed;
+        if !is_answered && self.is_released(round.tenure) {
             return self.not_held(env, ballot);
         }
         if let Some((round, renewal)) = self.forget_renewal(ballot)
-            && round.phase != Phase::Renewed
+            && !is_answered
         {
             self.renew(env, now, renewal, round.tenure, round.ttl);
         }

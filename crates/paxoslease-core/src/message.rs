@@ -151,7 +151,7 @@ pub enum Reply<'a> {
         /// When that lease ends, if it stands.
         standing: Option<Standing>,
     },
-    /// The answer to a Stand that was not relayed.
+    /// The answer to a Stand; to one that was relayed, only in a joint epoch.
     Stood {
         /// The operation answered.
         version: Ballot,
@@ -160,6 +160,9 @@ pub enum Reply<'a> {
         stored: Ballot,
         /// Whether the tenure is live at the acceptor.
         held: bool,
+        /// In a joint epoch, whether its record is dated (E1): if not, the record ends with the
+        /// epoch. False in other epochs.
+        is_dated: bool,
     },
 }
 

@@ -52,7 +52,7 @@ pub(crate) enum Body {
     NotHealed { ballot: Ballot, promised: Ballot },
     Released { tenure: Tenure, held: bool },
     Inspected { query: u64, accepted: Option<Box<LiveLease>> },
-    Stood { version: Ballot, stored: Ballot, held: bool },
+    Stood { version: Ballot, stored: Ballot, held: bool, is_dated: bool },
     Held(Sighting),
     Freed { label: Label, nodes_before: u8 },
     Note(Label),
@@ -206,7 +206,9 @@ impl Body {
                 let accepted = accepted.as_ref().map(|lease| lease.seen.seen());
                 A(Reply::Inspected { query, accepted, standing })
             }
-            Self::Stood { version, stored, held } => A(Reply::Stood { version, stored, held }),
+            Self::Stood { version, stored, held, is_dated } => {
+                A(Reply::Stood { version, stored, held, is_dated })
+            }
             Self::Held(ref held) => H(Hint::Held { name: held.label.name(), seen: held.seen() }),
             Self::Freed { ref label, nodes_before } => {
                 H(Hint::Freed { name: label.name(), nodes_before })

@@ -122,7 +122,7 @@ listed! {
         DecisionNeedsMajority,
         /// D4, C5: the number of a coordinator is on disk before any peer learns of it.
         CoordinatorNumberIsDurable,
-        /// D5, C3: a node that lost its disk does not vote as the member that it was.
+        /// D5, C2, C3: a node that lost its disk neither adopts nor votes as the member it was.
         VoterIsTheBirthListed,
         /// D6, M6, C3: a node votes only on the epoch after its own.
         VoteOnlyInOwnEpoch,

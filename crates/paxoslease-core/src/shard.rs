@@ -190,7 +190,7 @@ impl Shard {
         };
         let own = config.cell.member(config.node).filter(|_| config.votes);
         let has_forgotten = hold_until.is_some();
-        let acceptor = Acceptor::new(config.seed, floor, quarantine_until, has_forgotten);
+        let acceptor = Acceptor::new(&config, floor, quarantine_until, has_forgotten);
         let acceptor = own.is_some().then_some(acceptor);
         let counter = if config.rules.on(Rule::CounterStartsAtCeiling) { counter } else { 0 };
         let proposer = Proposer::new(config.seed, counter, hold_until);

@@ -242,3 +242,161 @@ fn a_renewal_does_not_outlive_a_release_through_another_node() {
     adopt(&mut cell, 1, 0, &[1, 2, 3], &[]);
     assert!(matches!(cell.answers(2)[..], [Event::NotHeld { .. }]), "{:?}", cell.answers(2));
 }
+
+/// The members that store the lease after the joint epoch 1 ended.
+/// A renewal that was answered stays in flight, to heal a member that has not answered yet.
+#[test]
+fn a_renewal_is_answered_once_when_members_change() {
+    let mut cell = TestCell::new(3, 1);
+    cell.acquire_for(1, 1, NO_WAIT, TTL);
+    cell.settle();
+    let tenure = cell.granted(1).expect("the name is free");
+    let (now, holder) = (cell.now, Holder::NONE);
+    let renew = Renew { token: Token(2), name: name(NAME), holder, tenure, ttl: TTL };
+    cell.shard(1).renew(now, renew).expect("in bounds");
+    cell.collect();
+    cell.letters.retain(|letter| letter.to != node(3));
+    cell.settle();
+    assert!(matches!(cell.answers(2)[..], [Event::Renewed { .. }]));
+    cell.release(1, 3, tenure);
+    adopt(&mut cell, 1, 0, &[1, 2, 3], &[1, 2, 4]);
+    assert_eq!(cell.answers(2).len(), 1, "{:?}", cell.answers(2));
+}
+
+fn kept_by(cell: &TestCell, members: &[u16], tenure: Tenure) -> Vec<u16> {
+    let ids: Vec<NodeId> = members.iter().map(|id| node(*id)).collect();
+    let keeps = |id: &u16| {
+        let mut shard = cell.shards[usize::from(*id) - 1].clone();
+        let sets = Sets { old: &ids, new: &[] };
+        let next = shard.config().cell.in_epoch(2, 1, sets).expect("valid");
+        shard.adopt(cell.now, next, Ballot::ZERO);
+        shard.lease(cell.now, name(NAME)).is_some_and(|lease| lease.seen.tenure == tenure)
+    };
+    members.iter().copied().filter(keeps).collect()
+}
+
+/// J2: End was voted for before the holder set its end, so nothing waits for the lease (C10).
+#[test]
+fn an_end_is_set_only_when_the_new_set_keeps_the_record() {
+    let mut cell = TestCell::new(3, 2);
+    cell.acquire_for(5, 1, NO_WAIT, TTL);
+    cell.settle();
+    let tenure = cell.last_granted();
+    adopt(&mut cell, 1, 0, &[1, 2, 3], &[1, 2, 4]);
+    stand(&mut cell, 5, 2, Lasts::FOREVER);
+    assert!(kept_by(&cell, &[1, 2, 4], tenure).is_empty(), "no renewal has dated a record");
+    assert!(cell.answers(2).is_empty(), "{:?}", cell.answers(2));
+    // The members renew the lease, and the operation goes on.
+    live(&mut cell, Duration::from_secs(2));
+    assert!(matches!(cell.answers(2)[..], [Event::Stood { .. }]), "{:?}", cell.answers(2));
+    assert_eq!(kept_by(&cell, &[1, 2, 4], tenure), [1, 2, 4]);
+}
+
+/// C10: a clean stop in the joint epoch keeps the lease, and what has to be seen for it.
+#[test]
+fn a_restarted_member_waits_for_its_standing_leases() {
+    let mut cell = TestCell::started(1, 1, |_| {}, Start::NewCell { counter: 0, disk: true });
+    cell.collect();
+    cell.write_records();
+    cell.acquire_for(1, 1, NO_WAIT, TTL);
+    cell.write_records();
+    stand(&mut cell, 1, 2, Lasts::FOREVER);
+    adopt(&mut cell, 1, 0, &[1], &[2]);
+    cell.letters.clear();
+    assert!(cell.restart(1, Duration::from_secs(1)));
+    assert_eq!(cell.shard(1).standing_left(), 1, "node 2 has heard nothing");
+    for _ in 0..50 {
+        live(&mut cell, Duration::from_millis(100));
+        cell.write_records();
+    }
+    assert_eq!(cell.shard(1).standing_left(), 0);
+}
+
+/// Otherwise all standing leases of a member would be renewed at one moment.
+#[test]
+fn standing_leases_move_one_after_the_other() {
+    let mut cell = TestCell::new(1, 1);
+    let now = cell.now;
+    let names: Vec<String> = (0..10).map(|number| format!("jobs/{number}")).collect();
+    for text in &names {
+        let acquire = Acquire { name: name(text), ..cell::acquire_command(1, NO_WAIT, TTL) };
+        cell.shard(1).acquire(now, acquire).expect("in bounds");
+        cell.collect();
+        let tenure = cell.last_granted();
+        cell.shard(1).stand(now, Token(2), name(text), tenure, Lasts::FOREVER).expect("in bounds");
+    }
+    cell.collect();
+    adopt(&mut cell, 1, 0, &[1], &[2]);
+    let before = cell.shard(1).round_counts().renewals;
+    for renewed in 1..=10 {
+        cell.pass(Duration::ZERO);
+        assert_eq!(cell.shard(1).round_counts().renewals - before, renewed);
+        let next = cell.shard(1).poll_timeout().expect("more to do");
+        assert!(next > cell.now);
+        cell.now = next.min(cell.now.after(Duration::from_millis(1)));
+    }
+    live(&mut cell, Duration::from_secs(1));
+    assert_eq!(cell.shard(1).standing_left(), 0);
+}
+
+/// U2: in epoch 0 the births are unknown, so this node may not be the member that is listed.
+#[test]
+fn nothing_is_granted_before_the_cell_is_founded() {
+    let mut cell = TestCell::with(3, 0, |config| config.votes = false);
+    cell.acquire_for(1, 1, NO_WAIT, TTL);
+    let prepare = Request::Prepare { name: name(NAME), ballot: cell::ballot(9, 1) };
+    assert_eq!(cell.tell(2, 1, Message::Request(prepare)), Err(Refusal::NotAcceptor));
+    live(&mut cell, Duration::from_secs(5));
+    assert!(matches!(cell.answers(1)[..], [Event::NoQuorum { .. }]), "{:?}", cell.answers(1));
+    assert!([1, 2, 3].into_iter().all(|id| cell.shard(id).floor().is_none()));
+    adopt(&mut cell, 1, 0, &[1, 2, 3], &[]);
+    cell.acquire_for(1, 2, NO_WAIT, TTL);
+    cell.settle();
+    assert!(cell.granted(2).is_some());
+}
+
+/// R5: what members of an earlier epoch told does not stand for members of this one.
+#[test]
+fn a_node_without_a_record_hears_the_members_of_its_epoch() {
+    let mut cell = TestCell::new(3, 2);
+    let (now, config) = (cell.now, cell.shard(4).config().clone());
+    let start = Start::NoRecord { counter: 0, longest: cell::ttl(TTL), disk: false };
+    *cell.shard(4) = Shard::start(config, now, start);
+    cell.shard(4).heard_counter(node(1), true);
+    adopt(&mut cell, 1, 0, &[2, 3, 5], &[]);
+    cell.shard(4).heard_counter(node(3), true);
+    cell.acquire_for(4, 1, Duration::from_secs(5), TTL);
+    live(&mut cell, Duration::from_secs(1));
+    assert!(cell.granted(1).is_none(), "one of three members told its counter");
+    cell.shard(4).heard_counter(node(5), true);
+    live(&mut cell, Duration::from_secs(1));
+    assert!(cell.granted(1).is_some());
+}
+
+/// C10: node 2 answered a Stand of the client, before the lease was renewed in this epoch.
+#[test]
+fn an_end_in_an_undated_record_has_not_moved() {
+    let mut cell = TestCell::new(3, 1);
+    cell.acquire_for(1, 1, NO_WAIT, TTL);
+    cell.settle();
+    let (now, tenure) = (cell.now, cell.last_granted());
+    adopt(&mut cell, 1, 0, &[1, 2, 3], &[1, 2, 4]);
+    cell.shard(1).stand(now, Token(2), name(NAME), tenure, Lasts::FOREVER).expect("in bounds");
+    cell.collect();
+    for letter in cell.take(|letter| letter.to == node(2)) {
+        cell.deliver(&letter).expect("a member");
+    }
+    let stood = cell.take(|letter| letter.kind() == "Stood");
+    // Node 1 renews and relays the end. What it sends to node 2, and what answers it, is lost.
+    cell.pass(Duration::ZERO);
+    for _ in 0..4 {
+        for letter in cell.take(|letter| letter.to != node(2) && letter.kind() != "Stood") {
+            let _ = cell.deliver(&letter);
+        }
+    }
+    assert!(cell.letters.iter().any(|letter| letter.kind() == "Stood"), "the end was relayed");
+    cell.deliver(&stood[0]).expect("a member");
+    assert_eq!(cell.shard(1).standing_left(), 1);
+    live(&mut cell, Duration::from_secs(1));
+    assert_eq!(cell.shard(1).standing_left(), 0);
+}

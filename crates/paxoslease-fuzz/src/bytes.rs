@@ -5,7 +5,8 @@ use paxoslease_core::{Cell, Config, Drift, Instant, Message, NodeId, Record, Sha
 use paxoslease_wire::resp::{Request, Value, put_command};
 use paxoslease_wire::{
     FRAME_LEN_MAX, Farewell, FrameKind, FrameReader, FrameWriter, Heartbeat, Hello, Refused,
-    SnapshotReader, SnapshotWriter, decode_record, encode_record, split_frame,
+    SnapshotReader, SnapshotWriter, VERSION, decode_membership, decode_record, encode_membership,
+    encode_record, split_frame,
 };
 
 const NODE: NodeId = NodeId::MAX;
@@ -13,25 +14,34 @@ const NODE: NodeId = NodeId::MAX;
 /// A stream of frames between nodes.
 ///
 /// The input is used as a stream, and as the messages of one frame with a valid envelope and
-/// header, so that the fuzzer need not guess those first.
+/// header, so that the fuzzer need not guess those first; and as a message about members.
 pub fn frame(bytes: &[u8]) {
     let mut stream = bytes;
     while let Ok(Some((frame, rest))) = split_frame(stream) {
         check_frame(frame);
         stream = rest;
     }
-    let mut frame = FrameWriter::new(NODE).finish(7).to_vec();
-    frame.extend_from_slice(bytes);
-    if set_len(&mut frame) {
-        check_frame(&frame);
+    let messages = FrameWriter::new(NODE).finish(7).to_vec();
+    let membership = vec![0, 0, 0, 0, b'P', b'L', VERSION, FrameKind::Membership as u8];
+    for mut frame in [messages, membership] {
+        frame.extend_from_slice(bytes);
+        if set_len(&mut frame) {
+            check_frame(&frame);
+        }
     }
 }
 
 fn check_frame(frame: &[u8]) {
+    if let Ok(message) = decode_membership(frame) {
+        let mut out = Vec::new();
+        encode_membership(&message, &mut out);
+        assert_eq!(out, frame);
+    }
     let Ok(reader) = FrameReader::new(frame) else { return };
     let header = reader.header();
     let Ok(messages) = reader.collect::<Result<Vec<Message<'_>>, _>>() else { return };
     let mut writer = FrameWriter::new(header.sender);
+    writer.set_epoch(header.epoch);
     for message in &messages {
         if !writer.push(message) {
             return; // The writer closes frames a little before the bound.
@@ -141,7 +151,8 @@ fn check_file(file: &[u8]) {
     }
     if let Ok(leases) = SnapshotReader::new(NODE, file) {
         let mut out = Vec::new();
-        let mut writer = SnapshotWriter::begin(NODE, leases.ballot_ceiling(), &mut out);
+        let mut writer =
+            SnapshotWriter::begin(NODE, leases.ballot_ceiling(), leases.epoch(), &mut out);
         leases.for_each(|lease| writer.push(&lease, &mut out));
         writer.finish(&mut out);
         assert_eq!(out, file);

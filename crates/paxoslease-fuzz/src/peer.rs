@@ -6,9 +6,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use paxoslease_core::{Cell, Drift, Ttl};
+use paxoslease_core::{Birth, Cell, Drift, Ttl};
 use paxoslease_node::Config;
-use paxoslease_wire::{CellName, FrameWriter, Hello, ShardId, VERSION};
+use paxoslease_wire::{CellName, ClientAddress, FrameWriter, Hello, ListUse, ShardId, VERSION};
 
 use crate::bytes::set_len;
 use crate::daemon::{CELL, MAX_LEASE, REPLY_TIMEOUT, exchange, open_daemon};
@@ -45,5 +45,9 @@ fn hello() -> Hello<'static> {
         node: node(2),
         boot: BOOTS.fetch_add(1, Ordering::Relaxed),
         shard: ShardId::WHOLE,
+        list: ListUse::Follows,
+        birth: Birth::UNKNOWN,
+        epoch: 0,
+        clients: ClientAddress::new("").expect("in bounds"),
     }
 }

@@ -318,7 +318,7 @@ impl ShardUnderTest {
             }
             PeerMessage::Stood { version, stored, held } => {
                 let (version, stored) = (ballot(version), ballot(stored));
-                reply(Reply::Stood { version, stored, held })
+                reply(Reply::Stood { version, stored, held, is_dated: false })
             }
             PeerMessage::Note { name: n, text } => {
                 Some(Message::Hint(Hint::Note { name: name_of(n), text: holder_of(text) }))

@@ -101,8 +101,8 @@ pub struct Config {
     /// A cell for tests and demonstrations: nothing on disk, no quarantine. Each node of it must be
     /// started only once, or there may be two holders.
     pub ephemeral: bool,
-    /// Starts although the stable record is lost or corrupt: the node waits for `max_lease`
-    /// before it votes.
+    /// Starts although the stable record is lost, corrupt or another node's: the folder gets a new
+    /// birth, so this node is no member until it is added. No effect on a record that is readable.
     pub reset_stable_record: bool,
     /// Where clients reach this node, as it tells other nodes and clients; none if no client does.
     /// Programs that serve clients set it.

@@ -13,6 +13,7 @@ mod requests;
 mod semaphores;
 mod sockets;
 mod standing;
+mod status;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -24,11 +25,10 @@ use std::time::Duration;
 #[cfg(not(feature = "trace"))]
 use paxoslease_core::Shard;
 use paxoslease_core::{
-    Ballot, BallotProblem, Instant, MemberSet, Message, Name, NodeId, Record, Refusal, Snapshot,
-    WaitedName,
+    BallotProblem, Instant, MemberSet, Message, Name, NodeId, Record, Refusal, Snapshot,
 };
+use paxoslease_holder::Change;
 use paxoslease_holder::transport::{Due, Guard, Guards, Subscription};
-use paxoslease_holder::{Change, Quarantine, QueuedName};
 #[cfg(feature = "trace")]
 use paxoslease_trace::TracedShard as Shard;
 use paxoslease_wire::{FrameKind, FrameReader, split_frame};
@@ -38,7 +38,6 @@ use counters::{Counters, DropReason};
 use lists::Lists;
 use peers::{Greeted, IS_STOPPING, Who, kind_of, refusal_of};
 
-pub(crate) use counters::publish_peer;
 #[cfg(feature = "simulation")]
 pub(crate) use lists::{SLOTS_PER_TURN as LIST_SLOTS_PER_TURN, WAITING_MAX as LISTS_WAITING_MAX};
 use members::Decisions;
@@ -49,7 +48,7 @@ pub(crate) use sockets::Sockets;
 pub use sockets::{ConnId, Connections};
 use standing::StandingRequests;
 
-use crate::board::{Board, QUEUED_NAMES_MAX, ShardStatus};
+use crate::board::Board;
 use crate::clock::CounterBound;
 use crate::command::Command;
 use crate::log_throttle::LogThrottle;
@@ -66,8 +65,6 @@ const PUBLISHED_EVERY: Duration = Duration::from_millis(500);
 /// More than a greeting takes. A connection that sends more before it was greeted is closed, so
 /// that its buffer stays small.
 const GREETING_LEN_MAX: usize = 4096;
-/// A status looks at this many names with waiters.
-const QUEUED_NAMES_SEEN_MAX: usize = 10_000;
 /// How long a node that stops waits for the confirmation of its last releases.
 const FAREWELL_MAX: Duration = Duration::from_millis(500);
 
@@ -495,7 +492,7 @@ impl Driver {
     }
 
     fn note_up(&mut self, now: Instant) {
-        self.peers.dial_contacts(now);
+        self.peers.note_quorum(now);
         let cell = self.shard.config().cell;
         let learners = self.peers.up().filter(|node| cell.member(*node).is_none()).collect();
         self.shard.set_learners(learners);
@@ -516,62 +513,6 @@ impl Driver {
         let is_member = self.shard.config().cell.member(self.peers.identity.node).is_some();
         let votes = is_member && self.shard.quarantine_remaining(now).is_zero();
         self.peers.choose_prompt(now, votes);
-    }
-
-    /// Whether this node votes, if it is a member, can begin rounds, and reaches a majority that
-    /// votes, itself included.
-    fn is_ready(&self, now: Instant) -> bool {
-        let is_quarantined = !self.shard.quarantine_remaining(now).is_zero();
-        !is_quarantined && self.shard.ballot_problem().is_none() && self.has_quorum(now)
-    }
-
-    /// Whether members that vote, and are connected, are a quorum.
-    fn has_quorum(&self, now: Instant) -> bool {
-        let cell = self.shard.config().cell;
-        let own = self.shard.quarantine_remaining(now).is_zero();
-        let own = own.then_some(self.peers.identity.node);
-        let voting = self.peers.voting(now).chain(own).filter_map(|node| cell.member(node));
-        self.has_members() && cell.is_quorum(voting.fold(MemberSet::EMPTY, MemberSet::with))
-    }
-
-    /// What acquires of this process wait for, if no majority votes and a line of the log is due:
-    /// one at once, and one every ten seconds.
-    fn next_wait_to_log(&mut self, now: Instant) -> Option<String> {
-        if self.has_quorum(now) || !self.is_acquiring() {
-            return None;
-        }
-        self.waits.again(now)?;
-        let cell = self.shard.config().cell;
-        let own = cell.member(self.peers.identity.node).and_then(|_| self.quarantine(now));
-        let own = own.map(|Quarantine { remaining, has_record }| {
-            let left = remaining.as_secs_f64();
-            if has_record {
-                format!("this node was restarted and votes in {left:.0} s")
-            } else {
-                format!(
-                    "this node has no record and votes in {left:.0} s; if this cell never ran \
-                     before, start each node with new_cell(true)"
-                )
-            }
-        });
-        let peers = self.peers.status(now).into_iter().filter_map(|peer| {
-            let (node, left) = (peer.node, peer.quarantine_remaining.as_secs_f64());
-            match peer.up {
-                false => Some(format!("node {node} is not connected")),
-                true if left > 0.0 => Some(format!("node {node} votes in {left:.0} s")),
-                true => None,
-            }
-        });
-        Some(own.into_iter().chain(peers).collect::<Vec<_>>().join("; "))
-    }
-
-    fn tell_ready_waiters(&mut self, now: Instant) {
-        if !self.ready_waiters.is_empty() && self.is_ready(now) {
-            for reply in self.ready_waiters.drain(..) {
-                // The caller may have left.
-                let _gone = reply.send(());
-            }
-        }
     }
 
     fn note_quarantine(&mut self, now: Instant) {
@@ -615,61 +556,6 @@ impl Driver {
         if let Some(heard_after) = self.peers.longest_ignorance(is_member) {
             self.shard.set_reclaim_trip(heard_after);
         }
-    }
-
-    fn publish(&mut self, now: Instant) {
-        self.counters.publish(&self.shard);
-        if self.peers.identity.shard.index() == 0 {
-            for (peer, rtt) in self.peers.round_trips() {
-                publish_peer(peer.get(), rtt);
-            }
-        }
-        self.show(now);
-    }
-
-    /// Reports the status of this shard to the other threads of the node.
-    fn show(&self, now: Instant) {
-        self.board.show(now, self.shard_index(), self.status(now));
-    }
-
-    fn status(&self, now: Instant) -> ShardStatus {
-        let counters_left = Ballot::COUNTER_LIMIT.saturating_sub(self.shard.counter());
-        let cell = self.shard.config().cell;
-        ShardStatus {
-            members: cell.nodes(cell.old_set()).map(NodeId::get).collect(),
-            membership: self.membership(),
-            epoch: cell.epoch(),
-            change: self.change_status(now),
-            quarantine_remaining: self.shard.quarantine_remaining(now),
-            peers: self.peers.status(now),
-            leases: self.shard.entries() as u64,
-            acceptor_bytes: self.shard.acceptor_bytes() as u64,
-            standing: self.shard.standing_count() as u64,
-            waiters: self.shard.waiters() as u64,
-            waiting: self.waiting(),
-            rates: self.counters.rates,
-            ready: self.is_ready(now),
-            longest_turn: self.longest_turn,
-            guards: self.guards.len() as u64,
-            rounds_in_flight: self.shard.rounds().count() as u64,
-            ballots_remaining_ratio: counters_left as f64 / Ballot::COUNTER_LIMIT as f64,
-            ballot_problem: self.shard.ballot_problem().map(|problem| problem.to_string()),
-            ..ShardStatus::default()
-        }
-    }
-
-    /// Some of the names that requests here wait for.
-    fn waiting(&self) -> Vec<QueuedName> {
-        let mut wanted: Vec<_> = self.shard.waited_names().take(QUEUED_NAMES_SEEN_MAX).collect();
-        wanted.sort_by_key(|waited| std::cmp::Reverse(waited.waiters));
-        wanted.truncate(QUEUED_NAMES_MAX);
-        let describe = |waited: WaitedName<'_>| QueuedName {
-            name: waited.name.to_string(),
-            waiters: waited.waiters as u64,
-            holder: waited.held_by.map(|by| by.label.holder().to_string()),
-            fence: waited.held_by.map(|by| by.tenure.fence()),
-        };
-        wanted.into_iter().map(describe).collect()
     }
 
     /// Stops serving: refuses the requests that wait, and releases the leases that are held.

@@ -26,7 +26,7 @@ use crate::front::{FrontEnd, Waiting};
 use crate::mailbox::Mailbox;
 use crate::node::{Node, Run, Shared, command_sender, make_driver};
 pub use crate::stable::VolatileFiles;
-use crate::stable::{Folder, StableError, Startup};
+use crate::stable::{Folder, Loaded, StableError, Startup};
 use crate::tls::CurrentTls;
 use crate::turn::{Clients, Mailboxes, Post, Turn};
 use sockets::{Lines, SimulatedSockets};
@@ -170,7 +170,7 @@ pub const LIST_SLOTS_PER_TURN: usize = driver::LIST_SLOTS_PER_TURN as usize;
 /// How many lists may wait for their turn in a shard.
 pub const LISTS_WAITING_MAX: usize = driver::LISTS_WAITING_MAX;
 
-/// Writes a stable record, as if the node had run before.
+/// Writes the ceilings of a stable record, as if the node had run before.
 ///
 /// # Errors
 /// When the disk fails.
@@ -179,8 +179,13 @@ pub fn write_record(
     node: NodeId,
     record: Record,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let record = StableRecord { birth: Birth(1), ceilings: record, configuration: None };
-    Ok(Folder::open_volatile(files, node)?.write_record(&record)?)
+    let mut folder = Folder::open_volatile(files, node)?;
+    let blank = StableRecord { birth: Birth(1), ceilings: record, configuration: None };
+    let record = match folder.load()? {
+        Loaded::Fresh => blank,
+        Loaded::Record(before) => StableRecord { ceilings: record, ..before },
+    };
+    Ok(folder.write_record(&record)?)
 }
 
 /// About how many bytes a message has.

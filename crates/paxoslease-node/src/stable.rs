@@ -41,6 +41,7 @@ const CHUNK_LEN: usize = 64 * 1024;
 
 /// The content of a folder.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one per start")]
 pub(crate) enum Loaded {
     /// No record was ever written.
     Fresh,

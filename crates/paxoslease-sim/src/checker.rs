@@ -15,7 +15,7 @@ use crate::trace::TrueTime;
 
 /// A property that must hold.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-#[repr(u16)]
+#[repr(u32)]
 pub enum Check {
     /// At most one client holds a name at any true instant.
     OneHolder = 1,
@@ -49,32 +49,34 @@ pub enum Check {
     TurnsAreTaken = 1 << 14,
     /// A node answers every request once, except requests that were abandoned.
     AnsweredOnce = 1 << 15,
+    /// All nodes in one epoch have the same members.
+    OneConfiguration = 1 << 16,
 }
 
 /// A set of checks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Checks(u16);
+pub struct Checks(u32);
 
 impl Checks {
     /// All of them.
-    pub const ALL: Self = Self(u16::MAX);
+    pub const ALL: Self = Self(u32::MAX);
 
     /// All of these checks, except one.
     #[must_use]
     pub const fn without(self, check: Check) -> Self {
-        Self(self.0 & !(check as u16))
+        Self(self.0 & !(check as u32))
     }
 
     /// Only these checks.
     #[must_use]
     pub fn only(checks: &[Check]) -> Self {
-        Self(checks.iter().fold(0, |set, check| set | *check as u16))
+        Self(checks.iter().fold(0, |set, check| set | *check as u32))
     }
 
     /// Whether this check is in the set.
     #[must_use]
     pub const fn has(self, check: Check) -> bool {
-        self.0 & check as u16 != 0
+        self.0 & check as u32 != 0
     }
 }
 

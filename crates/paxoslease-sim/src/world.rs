@@ -99,6 +99,8 @@ pub struct Counts {
     pub crashes: u64,
     /// Clean stops.
     pub stops: u64,
+    /// Changes of the members that were decided.
+    pub changes: u64,
 }
 
 impl AddAssign for Counts {
@@ -114,6 +116,7 @@ impl AddAssign for Counts {
             no_quorums,
             crashes,
             stops,
+            changes,
         } = other;
         self.events += events;
         self.messages += messages;
@@ -124,6 +127,7 @@ impl AddAssign for Counts {
         self.no_quorums += no_quorums;
         self.crashes += crashes;
         self.stops += stops;
+        self.changes += changes;
     }
 }
 

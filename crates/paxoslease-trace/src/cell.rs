@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead};
 
-use crate::line::{Line, StartState};
+use crate::line::{Epoch, Lease, Line, StartState};
 use crate::report::{Clocks, Report};
 use crate::run::{Completion, End, Run};
 
@@ -86,6 +86,7 @@ impl Judge {
                 self.runs.iter().filter(|run| run.header.shard == shard).collect();
             runs.sort_by_key(|run| run.time.shared(run.header.now));
             self.report.messages(&runs);
+            self.report.configurations(&runs);
             let nodes: BTreeSet<u16> = runs.iter().map(|run| run.header.node).collect();
             for node in nodes {
                 let own: Vec<&Run> =
@@ -122,6 +123,20 @@ impl Report {
         }
     }
 
+    /// C3: one configuration for each epoch, on all nodes. In epoch 0 it is the list of each node.
+    fn configurations(&mut self, runs: &[&Run]) {
+        let mut known: BTreeMap<u32, (&Epoch, Option<u64>)> = BTreeMap::new();
+        let all = runs.iter().flat_map(|run| run.epochs.iter().map(move |epoch| (run, epoch)));
+        for (run, (epoch, floor)) in all.filter(|(_, (epoch, _))| epoch.number > 0) {
+            let (first, first_floor) = known.entry(epoch.number).or_insert((epoch, *floor));
+            let same_floor = first_floor.is_none() || floor.is_none() || *first_floor == *floor;
+            *first_floor = first_floor.or(*floor);
+            self.check("C3 one configuration per epoch", *first == epoch && same_floor, || {
+                format!("{}: {epoch:?} with a floor of {floor:?}, {first:?} elsewhere", run.label)
+            });
+        }
+    }
+
     /// Section 6: the starts of a node so far, and its next start.
     fn restart(&mut self, before: &[&Run], run: &Run, clocks: Clocks) {
         let label = &run.label;
@@ -143,12 +158,29 @@ impl Report {
             self.check("R1 the record outlives the process", Some(counter) >= durable, || {
                 format!("{label}: read a ceiling of {counter}, {durable:?} was durable")
             });
+            let epoch = run.header.epoch().number;
+            let highest = before.iter().flat_map(|run| &run.epochs).map(|(epoch, _)| epoch.number);
+            let highest = highest.max().unwrap_or(0);
+            self.check("C2 an epoch never falls", epoch >= highest, || {
+                format!("{label}: starts in epoch {epoch}, it was in {highest}")
+            });
         }
         if before.iter().any(|run| run.end == End::Unknown) {
             return;
         }
         let restored = match (&run.header.start_state, last.end) {
+            (StartState::Snapshot { .. }, End::Stopped { snapshot: true, .. })
+                if !run.header.epoch().has_member(run.header.node) =>
+            {
+                // A node that is no member restores nothing: if it is added, its records end (E2).
+                true
+            }
             (StartState::Snapshot { leases, .. }, End::Stopped { now, snapshot: true }) => {
+                let last_epoch = last.epochs.last().map(|(epoch, _)| epoch.number);
+                let same = last_epoch == Some(run.header.epoch().number);
+                self.check("E4 a snapshot is of the epoch of the record", same, || {
+                    format!("{label}: {:?} after {last_epoch:?}", run.header.epoch())
+                });
                 for (name, entry) in &last.entries {
                     let Some(tenure) = entry.live(now) else { continue };
                     let left = entry.accepted.map_or(0, |(_, expires_at)| expires_at - now);
@@ -159,6 +191,14 @@ impl Report {
                     self.check("R4 a snapshot loses no lease", whole, || {
                         format!("{label}: {name} of {tenure} had {left} ns left")
                     });
+                    let was_dated = last.dated.contains(name);
+                    let same = |lease: &Lease| lease.name != *name || lease.is_dated == was_dated;
+                    if run.header.epoch().number > 0 {
+                        let same = leases.iter().all(same);
+                        self.check("E4 a snapshot says which records are dated", same, || {
+                            format!("{label}: {name} of {tenure} was dated: {was_dated}")
+                        });
+                    }
                 }
                 true
             }

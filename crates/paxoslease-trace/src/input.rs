@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, CommandError, Event, Holder, Instant, Lasts, MemberSet, Message, Name, NodeId, Record,
-    Refusal, Renew, Shard, Tenure, Token, Transmit, Ttl,
+    Acquire, Ballot, CommandError, Event, Holder, Instant, Lasts, MemberSet, Message, Name, NodeId,
+    Record, Refusal, Renew, Shard, Tenure, Token, Transmit, Ttl,
 };
 use paxoslease_wire::{FrameReader, FrameWriter};
 use serde::{Deserialize, Serialize};
+
+use crate::line::Epoch;
 
 /// One input. A message is a frame of its own, in hexadecimal digits. A reconnect has the members
 /// whose connections are up again.
@@ -35,6 +37,7 @@ pub(crate) enum Input {
     Counter(u64),
     CounterBound(u64),
     Heard { from: u16, remembers: bool },
+    Adopt { epoch: Epoch, floor: u64 },
 }
 
 /// What a call returned.
@@ -165,6 +168,10 @@ impl Input {
             Self::ReclaimTrip(longest) => shard.set_reclaim_trip(*longest),
             Self::Heard { from, remembers } => {
                 shard.heard_counter(NodeId::new(*from)?, *remembers);
+            }
+            Self::Adopt { epoch, floor } => {
+                let cell = epoch.cell(shard.config().cell)?;
+                shard.adopt(now, cell, Ballot::from_u64(*floor)?);
             }
         }
         Some(Returned::Nothing)

@@ -3,8 +3,9 @@
 //!
 //! [`TracedShard`] replaces the core's shard. It records every input with its outputs before it
 //! hands the outputs out. [`Judge`] replays the inputs in a fresh core, which must produce the same
-//! outputs, and checks the outputs against the rules of docs/protocol.md. This crate states the
-//! rules a second time on purpose: the judge must not repeat a mistake of the core.
+//! outputs, and checks the outputs against the rules of docs/protocol.md and docs/membership.md.
+//! This crate states the rules a second time on purpose: the judge must not repeat a mistake of the
+//! core.
 //!
 //! A node writes traces only if it was built with the feature `trace`, which no release has.
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use paxoslease_core::{
-    Ballot, Cell, Config, Drift, Instant, Lasts, Limits, Name, NodeId, Record, Rule, Rules, Shard,
-    SnapshotLease, Standing, Start, Tenure, Ttl,
+    Ballot, Cell, Config, Drift, Instant, Lasts, Limits, Name, NodeId, Record, Rule, Rules, Sets,
+    Shard, SnapshotLease, Standing, Start, Tenure, Ttl,
 };
 use serde::{Deserialize, Serialize};
 
@@ -75,12 +75,49 @@ pub struct Lease {
     /// The version of a standing lease, and how many milliseconds it lasts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     standing: Option<(u64, u64)>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_dated: bool,
+}
+
+/// The members of one epoch: the core's [`Cell`], without what never changes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub(crate) struct Epoch {
+    pub(crate) number: u32,
+    pub(crate) era: u32,
+    pub(crate) old: Vec<u16>,
+    /// Empty in a stable epoch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) new: Vec<u16>,
+}
+
+impl Epoch {
+    pub(crate) fn of(cell: &Cell) -> Self {
+        let ids = |set| cell.nodes(set).map(NodeId::get).collect();
+        let (old, new) = (ids(cell.old_set()), ids(cell.new_set()));
+        Self { number: cell.epoch(), era: cell.era(), old, new }
+    }
+
+    /// This epoch of a cell; `None` when the trace is damaged.
+    pub(crate) fn cell(&self, cell: Cell) -> Option<Cell> {
+        let nodes = |ids: &[u16]| ids.iter().map(|id| NodeId::new(*id)).collect::<Option<Vec<_>>>();
+        let (old, new) = (nodes(&self.old)?, nodes(&self.new)?);
+        cell.in_epoch(self.number, self.era, Sets { old: &old, new: &new }).ok()
+    }
+
+    pub(crate) const fn is_joint(&self) -> bool {
+        !self.new.is_empty()
+    }
+
+    pub(crate) fn has_member(&self, node: u16) -> bool {
+        self.old.contains(&node) || self.new.contains(&node)
+    }
 }
 
 /// The core's [`Config`].
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Settings {
-    members: Vec<u16>,
+    epoch: Epoch,
+    votes: bool,
     max_lease: u32,
     drift_ppm: u32,
     granularity: Duration,
@@ -123,6 +160,7 @@ impl StartState {
                 let lasts = standing.lasts.as_millis().unwrap_or(u64::MAX);
                 (standing.version.as_u64(), lasts)
             }),
+            is_dated: shard.is_dated(seen.label.name()),
         };
         Self::Snapshot {
             ballot_ceiling: record.ballot_ceiling,
@@ -181,6 +219,7 @@ impl Header {
         // Without `..`: a setting that is not recorded would not be replayed.
         let &Config {
             node,
+            votes,
             cell,
             seed,
             direct_rounds,
@@ -197,7 +236,8 @@ impl Header {
         let Limits { entries_max, text_bytes_max, rounds_max, waiters_max, deferred_max } = limits;
         let off = Rule::ALL.into_iter().find(|rule| !rules.on(*rule));
         let settings = Settings {
-            members: cell.members().iter().map(|node| node.get()).collect(),
+            epoch: Epoch::of(&cell),
+            votes,
             max_lease: cell.max_lease().as_millis(),
             drift_ppm: cell.drift().ppm(),
             granularity: cell.drift().granularity(),
@@ -213,18 +253,23 @@ impl Header {
         Self { node: node.get(), shard, now: now.as_nanos(), clock_ppm, start_state, settings }
     }
 
+    /// The epoch in which the shard started.
+    pub(crate) const fn epoch(&self) -> &Epoch {
+        &self.settings.epoch
+    }
+
     fn config(&self) -> Option<Config> {
         let settings = &self.settings;
-        let nodes = settings.members.iter().map(|id| NodeId::new(*id));
         let drift = Drift::new(settings.drift_ppm, settings.granularity)?;
         let max_lease = Ttl::from_millis(settings.max_lease)?;
-        let cell = Cell::new(&nodes.collect::<Option<Vec<_>>>()?, max_lease, drift).ok()?;
+        let cell = Cell::new(&[NodeId::MAX], max_lease, drift).ok()?;
         let [attempt_timeout, attempt_timeout_min, request_timeout] = settings.timeouts;
         let [backoff_min, backoff_max] = settings.backoff;
         let [entries_max, text_bytes_max, rounds_max, waiters_max, deferred_max] = settings.limits;
         Some(Config {
             node: NodeId::new(self.node)?,
-            cell,
+            votes: settings.votes,
+            cell: settings.epoch.cell(cell)?,
             seed: settings.seed,
             direct_rounds: settings.direct_rounds,
             attempt_timeout,
@@ -264,8 +309,7 @@ impl Header {
                         version.zip(lasts).map(|(version, lasts)| Standing { lasts, version })
                     };
                     let standing = lease.standing.and_then(stands);
-                    // Traces have no joint epochs.
-                    let is_dated = false;
+                    let is_dated = lease.is_dated;
                     given.push(SnapshotLease {
                         name,
                         holder,

@@ -24,7 +24,8 @@ pub(crate) enum Ask {
     Stand { tenure: u64, version: u64 },
 }
 
-/// The acceptor's answer. A Heal has none.
+/// The acceptor's answer. A Heal has one only in a joint epoch: Healed is an Accept, and NotHealed a
+/// NotHeld.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Answer {
     Promise { accepted: Option<u64> },
@@ -34,7 +35,6 @@ pub(crate) enum Answer {
     Released { held: bool },
     Inspected { accepted: Option<u64> },
     Stood { held: bool },
-    Nothing,
 }
 
 pub(crate) const fn nanos(ttl: Ttl) -> u64 {
@@ -73,6 +73,16 @@ impl Ask {
             Self::Release { .. } => "A6 Release",
             Self::Inspect => "Inspect changes nothing",
             Self::Stand { .. } => "S1 Stand",
+        }
+    }
+
+    /// J1: whether only the old set is asked this in a joint epoch.
+    pub(crate) const fn is_step_1(&self) -> bool {
+        match self {
+            Self::Prepare { .. } | Self::Propose { .. } | Self::Renew { .. } | Self::Inspect => {
+                true
+            }
+            Self::Heal { .. } | Self::Release { .. } | Self::Stand { .. } => false,
         }
     }
 
@@ -148,11 +158,11 @@ impl Entry {
             Ask::Heal { tenure, ballot, ttl } => {
                 match live {
                     Some(same) if same == tenure => self.prolong(now + ttl, ballot),
-                    Some(higher) if higher > tenure => {}
-                    _ if ballot < bar => {}
+                    Some(higher) if higher > tenure => return Answer::NotHeld { promised: bar },
+                    _ if ballot < bar => return Answer::NotHeld { promised: bar },
                     _ => *self = Self { promised: ballot, accepted: Some((tenure, now + ttl)) },
                 }
-                Answer::Nothing
+                Answer::Accept
             }
             Ask::Release { tenure } => {
                 if self.accepted.is_some_and(|(stored, _)| stored == tenure) {

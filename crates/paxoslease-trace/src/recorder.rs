@@ -9,12 +9,12 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, CommandError, Event, Holder, Instant, Lasts, MemberSet, Message, Name, NodeId, Record,
-    Refusal, Renew, Shard as Core, Snapshot, Tenure, Token, Transmit,
+    Acquire, Ballot, Cell, CommandError, Event, Holder, Instant, Lasts, MemberSet, Message, Name,
+    NodeId, Record, Refusal, Renew, Shard as Core, Snapshot, Tenure, Token, Transmit,
 };
 
 use crate::input::{Input, Outputs, Returned};
-use crate::line::{Header, Line, Step};
+use crate::line::{Epoch, Header, Line, Step};
 
 /// The longest trace, in bytes: enough for hours of a chaos run, and no risk of a full disk.
 const LEN_MAX: u64 = 100 * 1024 * 1024;
@@ -257,6 +257,21 @@ impl TracedShard {
             return Ok(());
         }
         self.handle(self.now, Input::Counter(counter))
+    }
+
+    /// A frame that is refused changes nothing except a counter of refusals, which no output shows.
+    /// So this is not recorded.
+    pub fn admit_epoch(&mut self, epoch: u32) -> Result<(), Refusal> {
+        self.core.admit_epoch(epoch)
+    }
+
+    /// An epoch that is not higher changes nothing and is not recorded.
+    pub fn adopt(&mut self, now: Instant, cell: Cell, floor: Ballot) {
+        if cell.epoch() > self.core.config().cell.epoch() {
+            // The core drops what it has not handed out: it belongs to the epoch before.
+            self.transmits.clear();
+            self.step(now, Input::Adopt { epoch: Epoch::of(&cell), floor: floor.as_u64() });
+        }
     }
 
     pub fn set_counter_bound(&mut self, bound: u64) {

@@ -2,6 +2,7 @@
 //! node.
 
 mod acceptor;
+mod epochs;
 mod proposer;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,7 +12,7 @@ use paxoslease_core::{Ballot, Instant, Message, Record, Reply, Request, Shard, T
 use paxoslease_wire::FrameReader;
 
 use crate::input::{Input, Outputs, Returned};
-use crate::line::{Header, Line, StartState, Step};
+use crate::line::{Epoch, Header, Line, StartState, Step};
 use crate::model::{Ask, ClockModel, Entry, nanos};
 use crate::report::Report;
 
@@ -48,7 +49,11 @@ struct Round {
     renews: Option<u64>,
     ttl: Option<u64>,
     began_at: u64,
+    /// The epoch in which it began, and ends (J3).
+    epoch: u32,
     accepts: BTreeSet<u16>,
+    /// J1: the nodes that store it, in a joint epoch.
+    healed: BTreeSet<u16>,
 }
 
 /// The state of one replayed trace, and what the judge of the cell needs from it.
@@ -71,8 +76,16 @@ pub(crate) struct Run {
     pub(crate) completions: Vec<Completion>,
     /// Tenures, and when on the shared clock a client asked this node to release them.
     pub(crate) releases: Vec<(u64, u64)>,
+    /// The epochs of this run, with the floors of those that it adopted.
+    pub(crate) epochs: Vec<(Epoch, Option<u64>)>,
     core: Shard,
-    members: usize,
+    epoch: Epoch,
+    /// Names whose records are dated (E1).
+    pub(crate) dated: BTreeSet<String>,
+    /// The names that clients asked for, by token.
+    asked: BTreeMap<u64, String>,
+    /// W2: the ballot ceiling on disk is at least this.
+    ceiling_min: u64,
     max_lease: u64,
     floor: u64,
     /// R5: the node started without a record, and has not learnt its floor yet.
@@ -105,15 +118,19 @@ impl Run {
         let quarantine_until = now + time.quarantine(longest);
         let remaining = core.quarantine_remaining(Instant::from_nanos(now)).as_nanos() as u64;
         let is_member = core.floor().is_some();
-        let quarantine_until = if is_member { quarantine_until } else { now };
+        // C8: a node that becomes a member later keeps the quarantine of its start.
         report.check(
             "T3 the quarantine covers the longest ttl",
-            now + remaining >= quarantine_until,
+            !is_member || now + remaining >= quarantine_until,
             || format!("{label}: {remaining} ns for leases of up to {longest} ns"),
         );
         let start_outputs = Outputs::drain(&mut core, Returned::Nothing);
         let mut run = Self {
-            members: cell.members().len(),
+            epochs: vec![(header.epoch().clone(), None)],
+            epoch: header.epoch().clone(),
+            dated: BTreeSet::new(),
+            asked: BTreeMap::new(),
+            ceiling_min: 0,
             max_lease: nanos(cell.max_lease()),
             durable: header.start_state.record(),
             floor: core.floor().map_or(0, Ballot::as_u64),
@@ -158,7 +175,8 @@ impl Run {
                     found == Some(entry),
                     || format!("{}: {lease:?} became {found:?}", run.label),
                 );
-                if run.members > 1 {
+                run.dated.extend(lease.is_dated.then(|| lease.name.clone()));
+                if !run.confirms_alone() {
                     run.entries.insert(lease.name, entry);
                 }
             }
@@ -186,7 +204,7 @@ impl Run {
                 let live = self.entries.values().filter(|entry| entry.live(now).is_some()).count();
                 report.check(
                     "R4 a snapshot has every live lease",
-                    leases.is_none_or(|count| count == live || self.members == 1),
+                    leases.is_none_or(|count| count == live || self.confirms_alone()),
                     || format!("{}: {leases:?} leases in the snapshot, {live} live", self.label),
                 );
                 self.end = End::Stopped { now, snapshot: leases.is_some() };
@@ -211,6 +229,9 @@ impl Run {
         report.steps += 1;
         report.check("T4 a clock never goes back", step.now >= self.now, || self.at(step.now));
         self.now = step.now;
+        if matches!(step.input, Input::Adopt { .. }) {
+            self.before_adoption();
+        }
         let Some(outputs) = step.input.apply(&mut self.core, Instant::from_nanos(step.now)) else {
             self.diverged(report, "the input is invalid");
             return false;
@@ -222,6 +243,9 @@ impl Run {
         if texts != step.out {
             self.end = End::Unknown;
             return false;
+        }
+        if let Input::Adopt { epoch, floor } = &step.input {
+            self.adopted(epoch, *floor, report);
         }
         self.note_input(&step.input, &outputs);
         let issued = self.rounds_begun(&outputs, report);
@@ -238,6 +262,9 @@ impl Run {
     fn note_input(&mut self, input: &Input, outputs: &Outputs) {
         let shared = self.time.shared(self.now);
         match input {
+            Input::Acquire { token, name, .. } | Input::Renew { token, name, .. } => {
+                self.asked.insert(*token, name.clone());
+            }
             Input::Release { tenure, .. } if outputs.returned == Returned::Asked(Ok(())) => {
                 self.released.entry(*tenure).or_insert(self.now);
                 self.releases.push((*tenure, shared));
@@ -246,17 +273,26 @@ impl Run {
                 let lease_ceiling = lease_ceiling.and_then(Ttl::from_millis);
                 let record = Record { ballot_ceiling: *ballot_ceiling, lease_ceiling };
                 if self.writing == Some(record) {
-                    (self.durable, self.writing) = (Some(record), None);
+                    let ballot_ceiling = record.ballot_ceiling.max(self.ceiling_min);
+                    (self.durable, self.writing) =
+                        (Some(Record { ballot_ceiling, ..record }), None);
                 }
             }
             Input::Message { from, .. } => {
                 let Some((_, frame)) = input.frame() else { return };
                 let Some(message) = message_in(&frame) else { return };
-                self.received.push((*from, self.steps, digest(*from, self.header.node, &message)));
+                // C1: the node handles messages of its own epoch only.
+                let digest = digest(self.epoch.number, *from, self.header.node, &message);
+                self.received.push((*from, self.steps, digest));
                 match message {
                     Message::Reply(Reply::Accept { ballot }) => {
-                        if let Some(round) = self.rounds.get_mut(&ballot.as_u64()) {
+                        if let Some(round) = self.open_round(ballot.as_u64()) {
                             round.accepts.insert(*from);
+                        }
+                    }
+                    Message::Reply(Reply::Healed { ballot }) => {
+                        if let Some(round) = self.open_round(ballot.as_u64()) {
+                            round.healed.insert(*from);
                         }
                     }
                     Message::Request(Request::Release { tenure, .. }) => {
@@ -289,10 +325,10 @@ fn replies(outputs: &Outputs) -> impl Iterator<Item = Reply<'_>> {
     })
 }
 
-/// A hash of a message in flight.
-fn digest(from: u16, to: u16, message: &Message<'_>) -> u64 {
+/// A hash of a message in flight in one epoch.
+fn digest(epoch: u32, from: u16, to: u16, message: &Message<'_>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (from, to, message).hash(&mut hasher);
+    (epoch, from, to, message).hash(&mut hasher);
     hasher.finish()
 }
 
@@ -301,6 +337,17 @@ impl Run {
     /// Makes the judge assume that a client asked for the release of every tenure begun here.
     pub(crate) fn release_everything(&mut self) {
         self.released.extend(self.rounds.keys().map(|tenure| (*tenure, u64::MAX)));
+    }
+
+    /// Makes the judge assume that the node is not a member.
+    pub(crate) fn expel(&mut self) {
+        self.epoch.old = vec![9];
+        self.epoch.new.clear();
+    }
+
+    /// Makes the judge assume that no record is dated.
+    pub(crate) fn forget_dates(&mut self) {
+        self.dated.clear();
     }
 
     /// Makes the judge assume higher promises than were given.

@@ -8,7 +8,7 @@ use paxoslease_core::{Record, Rule, Rules};
 
 use crate::run::Run;
 use crate::{Clocks, Judge, Line, Report, Sink};
-use cell::{Fault, Memory, World, played};
+use cell::{Cast, Fault, Memory, World, played};
 
 const STEPS: u32 = 2000;
 /// How many worlds are tried before a rule counts as unbreakable; most rules need one or two.
@@ -47,7 +47,7 @@ fn broken(report: &Report) -> BTreeSet<&'static str> {
 }
 
 fn sound(seed: u64) -> World {
-    played(seed, 3, Rules::ALL, Fault::None, STEPS)
+    played(seed, Cast::Fixed(3), Rules::ALL, Fault::None, STEPS)
 }
 
 /// Replays every trace with a judge whose state `tamper` changes half-way.
@@ -84,9 +84,46 @@ fn edited(traces: &Traces, edit: impl Fn(&str) -> Option<String>) -> Traces {
 fn a_sound_cell_breaks_no_rule() {
     for members in [1, 2, 3, 5] {
         for seed in 0..20 {
-            let report = judge(&played(seed, members, Rules::ALL, Fault::None, STEPS).lines());
+            let report =
+                judge(&played(seed, Cast::Fixed(members), Rules::ALL, Fault::None, STEPS).lines());
             assert_eq!(report.violations, [], "{members} members, seed {seed}: {report}");
         }
+    }
+}
+
+#[test]
+fn a_cell_whose_members_change_breaks_no_rule() {
+    let (mut epochs, mut renewed) = (0, 0);
+    for seed in 0..40 {
+        let world = played(seed, Cast::Changing, Rules::ALL, Fault::None, 2 * STEPS);
+        let traces = world.lines();
+        let report = judge(&traces);
+        assert_eq!(report.violations, [], "seed {seed}: {report}");
+        epochs += world.epochs();
+        renewed +=
+            traces.iter().flat_map(|(_, lines)| lines).filter(|l| l.contains("Renewed")).count();
+    }
+    assert!(epochs > 100 && renewed > 100, "{epochs} epochs, {renewed} renewals");
+}
+
+#[test]
+fn two_holders_after_a_change_that_ended_early_are_found() {
+    let is_found = |seed| {
+        let world = played(seed, Cast::Changing, Rules::ALL, Fault::EndIsEarly, 2 * STEPS);
+        broken(&judge(&world.lines())).contains("invariant 1: one holder at a time")
+    };
+    assert!((0..SEEDS).any(is_found));
+}
+
+#[test]
+fn the_judge_notices_every_rule_of_changes_that_is_off() {
+    for rule in Rule::OF_CHANGES {
+        let is_noticed = |seed| {
+            let rules = Rules::without(rule);
+            let world = played(seed, Cast::Changing, rules, Fault::None, 2 * STEPS);
+            !judge(&world.lines()).violations.is_empty()
+        };
+        assert!((0..SEEDS).any(is_noticed), "{rule:?}");
     }
 }
 
@@ -97,7 +134,8 @@ fn the_judge_notices_every_core_rule_that_is_off() {
     for rule in Rule::ALL.into_iter().filter(|rule| !left_out.contains(rule)) {
         let members = if rule == Rule::QuorumIsMajority { 4 } else { 3 };
         let is_missed = |seed| {
-            let world = played(seed, members, Rules::without(rule), Fault::None, STEPS);
+            let cast = Cast::Fixed(members);
+            let world = played(seed, cast, Rules::without(rule), Fault::None, STEPS);
             !judge(&world.lines()).violations.is_empty()
         };
         assert!((0..SEEDS).any(is_missed), "{rule:?}");
@@ -112,6 +150,7 @@ fn every_check_can_fail() {
         "every line is whole",
         "the core does the same again",
         "what is received was sent",
+        "C3 one configuration per epoch",
         "R4 a snapshot has every live lease",
         "R4 a snapshot loses no lease",
         "R4 leases are restored with their full time",
@@ -121,17 +160,29 @@ fn every_check_can_fail() {
         let mut worlds = vec![sound(seed)];
         worlds.extend(
             [Fault::SnapshotStays, Fault::RecordIsLost]
-                .map(|fault| played(seed, 3, Rules::ALL, fault, STEPS)),
+                .map(|fault| played(seed, Cast::Fixed(3), Rules::ALL, fault, STEPS)),
+        );
+        worlds.extend(
+            [Fault::None, Fault::SnapshotStays, Fault::EpochIsLost]
+                .map(|fault| played(seed, Cast::Changing, Rules::ALL, fault, STEPS)),
         );
         // For two seeds a world without each rule; after that only the rule that takes a late
         // answer or a lost record.
         let rules = if seed < 2 { &Rule::ALL[..] } else { &[Rule::LateMajorityCountsForNothing] };
-        let mutant = |rule: &Rule| played(seed, 3, Rules::without(*rule), Fault::None, STEPS);
-        worlds.extend(rules.iter().map(mutant));
+        let mutant =
+            |cast: Cast, rule: &Rule| played(seed, cast, Rules::without(*rule), Fault::None, STEPS);
+        worlds.extend(rules.iter().map(|rule| mutant(Cast::Fixed(3), rule)));
+        if seed < 2 {
+            worlds.extend(Rule::OF_CHANGES.iter().map(|rule| mutant(Cast::Changing, rule)));
+        }
         for report in worlds.iter().map(|world| judge(&world.lines())) {
             failed.extend(broken(&report));
             looked_at.extend(report.checks.into_keys());
         }
+        let changing = worlds[3].lines();
+        failed.extend(tampered(&changing, |run| run.quarantine_until = u64::MAX));
+        failed.extend(tampered(&changing, Run::expel));
+        failed.extend(tampered(&changing, Run::forget_dates));
         let traces = worlds[0].lines();
         failed.extend(tampered(&traces, |run| run.durable = Some(Record::default())));
         failed.extend(tampered(&traces, |run| run.quarantine_until = u64::MAX));
@@ -176,6 +227,15 @@ fn a_damaged_or_missing_line_is_found() {
         .expect("some client is granted a lease");
     lines.remove(at);
     assert!(broken(&judge(&shorter)).contains("the core does the same again"));
+}
+
+#[test]
+fn two_configurations_of_one_epoch_are_found() {
+    let world = played(1, Cast::Changing, Rules::ALL, Fault::None, STEPS);
+    let other = |line: &str| line.contains("Adopt").then(|| line.replace("\"era\":0", "\"era\":1"));
+    assert!(
+        broken(&judge(&edited(&world.lines(), other))).contains("C3 one configuration per epoch")
+    );
 }
 
 #[test]

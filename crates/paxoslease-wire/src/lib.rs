@@ -12,10 +12,10 @@
 //! | 1 | [`FrameKind`]: messages, hello, farewell, ping, pong or membership |
 //!
 //! A frame of messages goes on with its sender (2 bytes), the sender's ballot counter (8) and its
-//! epoch (4), then messages to the end. Ballots, tenures and queries take 8 bytes and ttls 4: loading a fixed
-//! width costs less than decoding a variable one, and the counters of a node without a disk (R5)
-//! fill 8 bytes anyway. Text lengths take one byte below 128, else two. A value has exactly one
-//! encoding, so whatever decodes encodes to the same bytes again.
+//! epoch (4), then messages to the end. Ballots, tenures and queries take 8 bytes and ttls 4:
+//! loading a fixed width costs less than decoding a variable one, and the counters of a node
+//! without a disk (R5) fill 8 bytes anyway. Text lengths take one byte below 128, else two. A value
+//! has exactly one encoding, so whatever decodes encodes to the same bytes again.
 //!
 //! | message | bytes, with a 16-byte name and a 16-byte holder |
 //! |---|---|

@@ -47,6 +47,8 @@ mod tag {
     /// An Inspected of a standing lease: a [`super::Standing`] follows the lease.
     pub(super) const INSPECTED_STANDING: u8 = 0x18 | LIVE;
     pub(super) const STOOD_LIVE: u8 = STOOD | LIVE;
+    /// A Stood whose record is dated.
+    pub(super) const STOOD_DATED: u8 = 0x1b | LIVE;
 
     pub(super) const HELD: u8 = 0x21;
     pub(super) const FREED: u8 = 0x22;
@@ -137,8 +139,9 @@ fn encode_reply(reply: &Reply<'_>, out: &mut Vec<u8>) {
             put_tagged(out, tag::INSPECTED | live(accepted.is_some()), query);
             put_accepted(out, accepted);
         }
-        Reply::Stood { version, stored, held } => {
-            put_tagged(out, tag::STOOD | live(held), version.as_u64());
+        Reply::Stood { version, stored, held, is_dated } => {
+            let tag = if is_dated { tag::STOOD_DATED } else { tag::STOOD | live(held) };
+            put_tagged(out, tag, version.as_u64());
             put_u64(out, stored.as_u64());
         }
     }
@@ -263,10 +266,11 @@ pub(crate) fn decode_message<'a>(cursor: &mut Cursor<'a>) -> Result<Message<'a>,
             accepted: Some(seen(cursor)?),
             standing: Some(standing(cursor)?),
         }),
-        tag::STOOD | tag::STOOD_LIVE => Message::Reply(Reply::Stood {
+        tag::STOOD | tag::STOOD_LIVE | tag::STOOD_DATED => Message::Reply(Reply::Stood {
             version: ballot(cursor)?,
             stored: promised(cursor)?,
             held: tag & tag::LIVE != 0,
+            is_dated: tag == tag::STOOD_DATED,
         }),
         tag::HELD => Message::Hint(Hint::Held { seen: seen(cursor)?, name: name(cursor)? }),
         tag::FREED => {

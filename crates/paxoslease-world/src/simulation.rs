@@ -29,6 +29,8 @@ use crate::world::{At, Bells, World};
 pub(crate) struct Setup {
     pub(crate) seed: u64,
     pub(crate) members: u16,
+    /// Nodes that may become members while the cell runs.
+    pub(crate) spares: u16,
     pub(crate) proposers: u16,
     /// Processes with a client each, on hosts of their own.
     pub(crate) clients: u16,
@@ -52,6 +54,7 @@ impl Setup {
         Self {
             seed,
             members,
+            spares: 0,
             proposers: 0,
             clients: 0,
             shards: 1,
@@ -65,7 +68,8 @@ impl Setup {
         }
     }
 
-    /// The configuration of a node. Nodes after the members only propose.
+    /// The configuration of a node. The members come first, then the spares, and then nodes that
+    /// only propose.
     pub(crate) fn config(&self, id: u16) -> Config {
         let config = Config::new("world", id).max_lease(self.max_lease).shards(self.shards);
         let mut config = config.ephemeral().allow_plaintext();
@@ -73,12 +77,23 @@ impl Setup {
         for member in 1..=self.members {
             config = config.peer(member, address(member));
         }
-        if id > self.members { config.role(Role::Proposer) } else { config }
+        if usize::from(id) > self.acceptors() {
+            config = config.role(Role::Proposer);
+        } else if id > self.members {
+            config = config.peer(id, address(id));
+            config.ephemeral = false;
+        }
+        config
+    }
+
+    /// How many nodes are members, or may become members.
+    pub(crate) const fn acceptors(&self) -> usize {
+        (self.members + self.spares) as usize
     }
 
     /// How many hosts have a node.
     pub(crate) const fn nodes(&self) -> usize {
-        (self.members + self.proposers) as usize
+        self.acceptors() + self.proposers as usize
     }
 
     /// How many hosts there are: those with a node come first.
@@ -87,7 +102,7 @@ impl Setup {
     }
 }
 
-fn address(id: u16) -> String {
+pub(crate) fn address(id: u16) -> String {
     format!("node-{id}:7401")
 }
 

@@ -5,6 +5,7 @@
 //! majority serves while one member is away, contenders take turns, and no node keeps state for
 //! requests that are over.
 
+mod changes;
 mod service;
 mod user;
 
@@ -29,6 +30,8 @@ struct Swarm {
     simulation: Simulation,
     setup: Setup,
     rng: Rng,
+    /// Draws changes of the members.
+    changes: Rng,
     users_per_host: u64,
     is_last_round: Rc<Cell<bool>>,
 }
@@ -57,7 +60,11 @@ pub fn run_with(seed: u64, options: &Options, rules: Rules, client_rules: Rules)
     // Some cells have a semaphore. The judge sees its permits as the leases that they are.
     let permits = Rng::new(seed, 99).pick(&[0, 0, 2, 3]);
     all.extend((1..=permits).map(|number| format!("{SEMAPHORE}#{number}")));
+    // In some cells with disks the members change.
+    let mut changes = Rng::new(seed, 98);
+    let spares = if disk && changes.chance(400) { changes.between(1, 3) as u16 } else { 0 };
     let setup = Setup {
+        spares,
         proposers: options.proposers.unwrap_or(proposers),
         clients: options.clients.map_or(clients, |count| count as u16),
         shards,
@@ -74,7 +81,8 @@ pub fn run_with(seed: u64, options: &Options, rules: Rules, client_rules: Rules)
     simulation.world.turn_latency = rng.up_to(Duration::from_micros(300));
     simulation.world.write_latency = rng.millis(0, 30);
     let users_per_host = rng.between(1, 3);
-    let mut swarm = Swarm { simulation, setup, rng, users_per_host, is_last_round: Rc::default() };
+    let is_last_round = Rc::default();
+    let mut swarm = Swarm { simulation, setup, rng, changes, users_per_host, is_last_round };
     swarm.run();
     swarm.into_report()
 }
@@ -97,7 +105,7 @@ impl Swarm {
         let Self { simulation, setup, users_per_host, .. } = self;
         let mut judge = simulation.judge();
         let mut counts = judge.counts;
-        counts.events = simulation.world.events();
+        (counts.events, counts.changes) = (simulation.world.events(), judge.changes());
         Report {
             seed: setup.seed,
             nodes: setup.members,
@@ -150,6 +158,7 @@ impl Swarm {
         while self.simulation.world.now() < until && self.is_sound() {
             let pause = self.rng.millis(1, 2500);
             self.simulation.run_for(pause);
+            self.change_members();
             self.inject_fault();
         }
     }
@@ -255,10 +264,30 @@ impl Swarm {
         let served = self.simulation.run_while(bound, |s| s.tasks_left() > 0);
         if !served {
             let left = self.simulation.tasks_left();
-            let text = || format!("{left} users still wait, {bound:?} after all faults have ended");
+            let nodes = self.nodes();
+            let text = || {
+                format!("{left} users still wait, {bound:?} after all faults have ended: {nodes}")
+            };
             return self.simulation.judge().broken(Check::Progress, text);
         }
         self.simulation.run_for(self.setup.max_lease * 2 + Duration::from_secs(3));
+    }
+
+    /// How each node sees itself.
+    fn nodes(&self) -> String {
+        let shown = |host| {
+            let status = self.simulation.node(host).status_shown().expect("it runs");
+            let up = status.peers.iter().filter(|peer| peer.up).map(|peer| peer.node);
+            format!(
+                "node {} is {:?} in epoch {} with {:?}, {}",
+                host + 1,
+                status.membership,
+                status.epoch,
+                up.collect::<Vec<_>>(),
+                if status.ready { "ready" } else { "not ready" }
+            )
+        };
+        (0..self.setup.nodes()).map(shown).collect::<Vec<_>>().join("; ")
     }
 
     fn demand_nothing_left(&mut self) {

@@ -11,9 +11,9 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use paxoslease_bench::peers::{Ours, Service as _};
 use paxoslease_client::Tls;
-use paxoslease_core::{Ballot, Cell, Drift, Holder, Message, Name, NodeId, Request, Ttl};
+use paxoslease_core::{Ballot, Birth, Cell, Drift, Holder, Message, Name, NodeId, Request, Ttl};
 use paxoslease_rig::clock::sleep;
-use paxoslease_wire::{CellName, FrameWriter, Hello, ShardId, VERSION};
+use paxoslease_wire::{CellName, ClientAddress, FrameWriter, Hello, ListUse, ShardId, VERSION};
 
 /// The time between two actions of an attacker with a rate.
 const INTERVAL: Duration = Duration::from_millis(1);
@@ -323,6 +323,10 @@ fn hello(own: NodeId, boot: u64) -> Hello<'static> {
         node: own,
         boot,
         shard: ShardId::WHOLE,
+        list: ListUse::Follows,
+        birth: Birth::UNKNOWN,
+        epoch: 0,
+        clients: ClientAddress::new("").expect("in bounds"),
     }
 }
 

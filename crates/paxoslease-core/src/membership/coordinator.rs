@@ -11,6 +11,7 @@ use core::time::Duration;
 use super::configuration::{Birth, Change, ChangeError, Configuration, Member, Members};
 use super::decision::Decider;
 use super::message::{DecisionNumber, MembershipEvent, MembershipMessage, NodeView, PeerState};
+use crate::protocol::proposer::{learnt_up_to, refused_above};
 use crate::rules::Rule;
 use crate::{Ballot, Instant, NodeId, Token};
 
@@ -203,10 +204,14 @@ impl Decider {
         &mut self,
         from: (NodeId, Birth),
         (epoch, n): (u32, DecisionNumber),
-        accepted: Option<(DecisionNumber, Configuration)>,
-        top: u64,
+        (accepted, top): (Option<(DecisionNumber, Configuration)>, u64),
+        view: &NodeView,
     ) {
-        if !self.answered(from, epoch, n, false) {
+        // A1: it would use up the ballots.
+        let floor = accepted.as_ref().map_or(0, |(_, value)| value.floor().counter());
+        let is_exhausting =
+            top > learnt_up_to(view.counter_bound) || floor > refused_above(view.counter_bound);
+        if is_exhausting || !self.answered(from, epoch, n, false) {
             return;
         }
         let rules = self.config.rules;
@@ -271,11 +276,9 @@ impl Decider {
         promised: Option<DecisionNumber>,
         wait: Duration,
     ) {
+        let promised = promised.map(|n| self.near(n));
         let next = self.next_epoch();
-        let Some(round) = &mut self.round else { return };
-        if epoch != next || promised.is_some_and(|n| n.counter >= Ballot::COUNTER_LIMIT) {
-            return;
-        }
+        let Some(round) = self.round.as_mut().filter(|_| epoch == next) else { return };
         if promised > Some(round.n) {
             self.promised_seen = self.promised_seen.max(promised);
             round.retry_at = now.after(self.rng.below(BACKOFF_MAX));

@@ -14,11 +14,15 @@ use super::message::{
     DecisionNumber, MembershipEvent, MembershipMessage, NodeView, PeerState, StableConfiguration,
     Vote,
 };
+use crate::protocol::proposer::refused_above;
 use crate::rules::{Rule, Rules};
 use crate::{Ballot, Drift, Instant, NodeId, Rng, Ttl};
 
 /// C10: how long a voter asks to wait while standing leases are not moved yet.
 const STANDING_WAIT: Duration = Duration::from_secs(1);
+/// A1: how far above the numbers that a node knows in an epoch the next one may be. No honest
+/// coordinator makes that many attempts.
+const NUMBER_STEP_MAX: u64 = 1 << 20;
 
 /// The settings of a decider.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -265,7 +269,7 @@ impl Decider {
                 }
             }
             M::ConfPromise { epoch, n, accepted, top } => {
-                self.on_promise(from, (epoch, n), accepted, top);
+                self.on_promise(from, (epoch, n), (accepted, top), view);
             }
             M::ConfAccepted { epoch, n } => self.on_accepted(now, from, (epoch, n), view),
             M::ConfReject { epoch, promised, wait } => self.on_reject(now, epoch, promised, wait),
@@ -301,7 +305,25 @@ impl Decider {
             && configuration.is_voter(rules, from)
             && n.node == from.0
             && (n.birth == from.1 || !rules.on(Rule::NumberNamesBirth))
-            && n.counter < Ballot::COUNTER_LIMIT
+            && self.is_near(n)
+    }
+
+    /// A1: no peer can use up the numbers of an epoch with a few messages. A number far above all
+    /// that this node knows is brought near instead, so that repeated attempts reach any number.
+    pub(super) fn near(&self, n: DecisionNumber) -> DecisionNumber {
+        let known = self.promised_seen.max(self.stable.vote.promised);
+        let counter_max = known.map_or(0, |known| known.counter).saturating_add(NUMBER_STEP_MAX);
+        let counter = n.counter.min(counter_max).min(Ballot::COUNTER_LIMIT - 1);
+        DecisionNumber { counter, ..n }
+    }
+
+    /// Whether a voter takes this number. If not, it takes a higher one next time.
+    fn is_near(&mut self, n: DecisionNumber) -> bool {
+        let near = self.near(n);
+        if near != n {
+            self.promised_seen = self.promised_seen.max(Some(near));
+        }
+        near == n
     }
 
     fn vote_prepare(&mut self, from: NodeId, epoch: u32, n: DecisionNumber, view: &NodeView) {
@@ -329,8 +351,9 @@ impl Decider {
     ) {
         let configuration = &self.stable.configuration;
         let is_end = configuration.ends_with(&value);
-        let is_legal = configuration.is_legal_successor(&value)
-            || !self.config.rules.on(Rule::VoteOnlyInOwnEpoch);
+        let is_legal = (configuration.is_legal_successor(&value)
+            || !self.config.rules.on(Rule::VoteOnlyInOwnEpoch))
+            && value.floor().counter() <= refused_above(view.counter_bound);
         let wait = if is_end { self.end_wait(now, from, view) } else { Duration::ZERO };
         let promised = self.stable.vote.promised;
         if Some(n) < promised || !is_legal || !wait.is_zero() {
@@ -345,8 +368,8 @@ impl Decider {
     /// C6, C10: how long this node still refuses to vote for End.
     fn end_wait(&self, now: Instant, from: NodeId, view: &NodeView) -> Duration {
         let rules = self.config.rules;
-        let is_skipped = !rules.on(Rule::EndWaits)
-            || !rules.on(Rule::EveryVoterWaits) && from != self.config.node
+        let is_skipped = !rules.on(Rule::EveryVoterWaits) && from != self.config.node
+            || !rules.on(Rule::EndWaits)
             || !rules.on(Rule::WaitCountsAnewAfterRestart) && self.is_restarted;
         match self.changed {
             Some(changed) if !is_skipped => {
@@ -360,6 +383,9 @@ impl Decider {
     /// C6: `D = r * longest + 2g`.
     pub(super) fn drain_span(&self, longest: Option<Ttl>) -> Duration {
         let longest = longest.map_or(Duration::ZERO, Ttl::as_duration);
+        if !self.config.rules.on(Rule::EndWaits) {
+            return Duration::ZERO;
+        }
         if !self.config.rules.on(Rule::WaitCoversLongestTtl) {
             return longest / 2;
         }
@@ -370,11 +396,15 @@ impl Decider {
     /// Begins the adoption of a configuration that was decided (C2).
     pub(super) fn learn(&mut self, now: Instant, configuration: Configuration, view: &NodeView) {
         let known = self.adopting.as_ref().unwrap_or(&self.stable.configuration);
-        if configuration.epoch() <= known.epoch() {
+        let is_exhausting = configuration.floor().counter() > refused_above(view.counter_bound);
+        if configuration.epoch() <= known.epoch() || is_exhausting {
             return;
         }
         let (node, birth) = self.own();
-        if configuration.past().iter().any(|past| past.0 == node && past.1 != birth) {
+        let is_other = |past: &(NodeId, Birth)| past.0 == node && past.1 != birth;
+        if configuration.past().iter().any(is_other)
+            && self.config.rules.on(Rule::VoterIsTheBirthListed)
+        {
             // The member of this id is another disk: this node must not act in its place.
             return self.emit(MembershipEvent::DiskLost { epoch: configuration.epoch() });
         }

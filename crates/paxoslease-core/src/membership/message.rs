@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::configuration::{Birth, Configuration};
-use crate::{NodeId, Token, Ttl};
+use crate::{Ballot, NodeId, Token, Ttl};
 
 /// The number of a coordinator's attempt to decide one epoch. No coordinator uses one twice: its
 /// own vote is on disk first (C5). In epoch 0 a node that lost its disk may coordinate again, so
@@ -104,17 +104,32 @@ pub struct PeerState {
 }
 
 /// What a decider needs to know of its node, at every input that may lead to a vote.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct NodeView {
     /// The highest counter of any ballot that any shard promised, accepted or reclaimed. The caller
     /// reads it after all shards have changed over to the adopted configuration.
     pub top: u64,
+    /// A1: [`Shard::counter_bound`](crate::Shard::counter_bound) of any shard.
+    pub counter_bound: u64,
     /// C10: the standing leases that a majority of the new set does not store yet.
     pub standing_leases_left: u32,
     /// What is left of the quarantine.
     pub quarantine_left: Duration,
     /// The nodes that this node is connected to.
     pub reaches: Vec<NodeId>,
+}
+
+impl Default for NodeView {
+    /// Of a node that has done nothing, with the highest bound on counters.
+    fn default() -> Self {
+        Self {
+            top: 0,
+            counter_bound: Ballot::COUNTER_LIMIT,
+            standing_leases_left: 0,
+            quarantine_left: Duration::ZERO,
+            reaches: Vec::new(),
+        }
+    }
 }
 
 /// What a node has promised and accepted in the decision of the epoch after its own.

@@ -6,8 +6,8 @@ use alloc::{format, vec};
 use core::time::Duration;
 
 use crate::{
-    Ballot, Birth, Change, ChangeError, Configuration, Decider, DeciderConfig, Drift, Instant,
-    Member, Members, MembershipEvent, MembershipMessage, NodeId, NodeView, Rng,
+    Ballot, Birth, Change, ChangeError, Configuration, Decider, DeciderConfig, DecisionNumber,
+    Drift, Instant, Member, Members, MembershipEvent, MembershipMessage, NodeId, NodeView, Rng,
     StableConfiguration, Token, Ttl, Vote,
 };
 
@@ -316,14 +316,122 @@ fn a_member_that_lost_its_disk_does_not_vote() {
     machine.disk = blank;
     cell.node(2).is_up = false;
     cell.run(Duration::from_secs(2));
-    assert_eq!(cell.epochs()[2], 1, "it learns the configuration that does not list it");
+    let lost = |epoch| MembershipEvent::DiskLost { epoch };
+    assert_eq!(cell.epochs()[2], 0, "it does not act in the place of the member");
+    assert_eq!(cell.answers(3)[..1], [lost(1)]);
     cell.begin(1, 1, Change::Begin(members(&[1, 4]))).expect("possible");
     cell.run(Duration::from_secs(6));
     assert_eq!(cell.answers(1), [MembershipEvent::NoQuorum { token: Token(1) }]);
     cell.restart(2);
     cell.begin(1, 2, Change::Begin(members(&[1, 2, 4]))).expect("possible");
     cell.run(Duration::from_secs(3));
-    assert_eq!(cell.epochs(), [3, 3, 3, 3, 0]);
+    assert_eq!(cell.epochs(), [3, 3, 0, 3, 0]);
+    assert!(cell.answers(3).contains(&lost(3)), "its id was a member, and is not any more");
+}
+
+/// U2: such a node may be meant for another cell, or lost the disk it founded this one with.
+#[test]
+fn a_node_that_was_not_told_to_found_stays_out() {
+    for blank in [1, 3] {
+        let mut cell = Cell::new();
+        cell.node(blank).decider.config.founds = false;
+        cell.run(Duration::from_secs(10));
+        let has_voted = |machine: &Machine| machine.disk.vote != Vote::default();
+        assert!(!cell.machines.values().any(has_voted), "the founding waits for it");
+        if blank == 3 {
+            let (birth, state) = cell.node(1).decider.heard(id(3)).expect("it answers Poll");
+            assert_eq!((birth, state.voting), (Birth(103), false));
+        }
+        let begun = cell.begin(blank, 1, Change::Same(members(&[1, 2, 3])));
+        assert_eq!(begun, Err(ChangeError::NotMember));
+        // An administrator proposes the founding at another node.
+        cell.begin(2, 2, Change::Same(members(&[1, 2, 3]))).expect("possible");
+        cell.run(Duration::from_secs(10));
+        assert!(!has_voted(cell.node(blank)));
+        assert_eq!(cell.epochs(), [0; 5]);
+        cell.restart(blank);
+        cell.run(Duration::from_secs(2));
+        assert_eq!(cell.epochs(), [1, 1, 1, 0, 0], "now it was told");
+    }
+}
+
+impl Cell {
+    /// A message that node 3, which is broken, sends to another one.
+    fn forge(&mut self, to: u16, message: MembershipMessage) {
+        let (now, view) = (self.now, self.view.clone());
+        let from = (id(3), Birth(103));
+        self.node(to).decider.handle_message(now, from, message, &view);
+    }
+}
+
+/// A number of node 3.
+fn number(counter: u64) -> DecisionNumber {
+    DecisionNumber { counter, node: id(3), birth: Birth(103) }
+}
+
+/// The counters of ballots are the same ones in all epochs, so they must not be used up.
+#[test]
+fn no_voter_moves_the_floor_beyond_the_bound_of_counters() {
+    let mut cell = Cell::founded();
+    cell.view.counter_bound = 1 << 40;
+    let change = Change::Begin(members(&[1, 2, 4]));
+    cell.drops = |message| matches!(message, MembershipMessage::ConfPromise { .. });
+    cell.begin(1, 1, change.clone()).expect("possible");
+    let n = cell.node(1).disk.vote.promised.expect("its own vote");
+    let high = Ballot::above_counter(1 << 41);
+    let value = cell.node(1).decider.configuration().after(&change, high).expect("legal");
+    let accepted = Some((number(0), value.clone()));
+    for (accepted, top) in [(None, 1 << 40), (accepted, 7)] {
+        cell.forge(1, MembershipMessage::ConfPromise { epoch: 2, n, accepted, top });
+        cell.settle();
+        assert_eq!(cell.node(1).disk.vote.accepted, None, "the promise does not count");
+    }
+    let later = number(n.counter + 1);
+    cell.forge(2, MembershipMessage::ConfAccept { epoch: 2, n: later, value: value.clone() });
+    cell.forge(2, MembershipMessage::Config(value));
+    cell.settle();
+    assert_eq!(cell.node(2).disk.vote.accepted, None);
+    assert_eq!(cell.epochs(), [1, 1, 1, 0, 0]);
+    cell.forge(1, MembershipMessage::ConfPromise { epoch: 2, n, accepted: None, top: 8 });
+    cell.settle();
+    assert_eq!(cell.epochs(), [2, 2, 2, 2, 0], "a sound promise counts");
+    let floor = cell.node(1).decider.configuration().floor();
+    assert_eq!(floor, Ballot::above_counter(8));
+}
+
+#[test]
+fn no_voter_uses_up_the_numbers_of_an_epoch() {
+    let mut cell = Cell::founded();
+    let high = number(Ballot::COUNTER_LIMIT - 1);
+    let prepare = |n| MembershipMessage::ConfPrepare { epoch: 2, n };
+    for node in [1, 2] {
+        cell.forge(node, prepare(high));
+    }
+    cell.begin(1, 1, Change::Begin(members(&[1, 2, 4]))).expect("possible");
+    assert_eq!(cell.answers(1), [MembershipEvent::Decided { token: Token(1), epoch: 2 }]);
+    // In the next epoch, a Reject arrives before any answer.
+    cell.drops = |message| matches!(message, MembershipMessage::ConfPromise { .. });
+    cell.begin(1, 2, Change::Abort).expect("possible");
+    let (promised, wait) = (Some(high), Duration::ZERO);
+    cell.forge(1, MembershipMessage::ConfReject { epoch: 3, promised, wait });
+    cell.drops = |_| false;
+    cell.run(Duration::from_secs(1));
+    assert_eq!(cell.answers(1), [MembershipEvent::Decided { token: Token(2), epoch: 3 }]);
+}
+
+/// Otherwise the voter with the high number and the one with the low number would never agree.
+#[test]
+fn a_coordinator_reaches_any_number_by_repeated_attempts() {
+    let mut cell = Cell::founded();
+    for steps in 1..=4 {
+        cell.forge(2, MembershipMessage::ConfPrepare { epoch: 2, n: number(steps << 20) });
+        cell.settle();
+    }
+    assert_eq!(cell.node(2).disk.vote.promised, Some(number(4 << 20)));
+    cell.node(3).is_up = false;
+    cell.begin(1, 1, Change::Begin(members(&[1, 2, 4]))).expect("possible");
+    cell.run(Duration::from_secs(5));
+    assert_eq!(cell.answers(1), [MembershipEvent::Decided { token: Token(1), epoch: 2 }]);
 }
 
 #[test]

@@ -93,19 +93,19 @@ pub(crate) struct Acceptor {
 
 impl Acceptor {
     pub(crate) fn new(
-        seed: u64,
+        config: &Config,
         floor: Ballot,
         quarantine_until: Instant,
         has_forgotten: bool,
     ) -> Self {
         Self {
-            table: Table::new(seed),
+            table: Table::new(config.seed),
             floor,
             quarantine_until,
             has_forgotten,
             released: VecDeque::new(),
             reclaim_delay: None,
-            standing: Entries::default(),
+            standing: Entries::new(config),
             turns: Turns::default(),
             sweep_next: 0,
             owed: 0,
@@ -343,10 +343,11 @@ impl Acceptor {
             }
             Request::Stand { name, tenure, version, lasts, is_relayed } => {
                 let stand = Stand { tenure, version, lasts, is_relayed };
-                let stored = self.stand(config, now, name, stand);
-                let (stored, held) = (stored.unwrap_or(Ballot::ZERO), stored.is_some());
+                let stood = self.stand(config, now, name, stand);
+                let held = stood.is_some();
+                let (stored, is_dated) = stood.unwrap_or((Ballot::ZERO, false));
                 let is_asked = !is_relayed || config.cell.is_joint();
-                Ok(is_asked.then_some(Body::Stood { version, stored, held }))
+                Ok(is_asked.then_some(Body::Stood { version, stored, held, is_dated }))
             }
             Request::Inspect { name, query } => {
                 Ok(Some(Body::Inspected { query, accepted: self.lease(now, name).map(Box::new) }))
@@ -354,9 +355,10 @@ impl Acceptor {
         }
     }
 
-    /// S1: sets the end of a lease. Returns what the next version has to reach; `None` if the
-    /// tenure is not live. The version raises `promised`, so that this acceptor never takes an
-    /// older operation for a newer one, not even after it lost the lease and was healed.
+    /// S1: sets the end of a lease. Returns what the next version has to reach, and whether the
+    /// record is dated; `None` if the tenure is not live. The version raises `promised`, so that
+    /// this acceptor never takes an older operation for a newer one, not even after it lost the
+    /// lease and was healed.
     #[cold]
     fn stand(
         &mut self,
@@ -364,7 +366,7 @@ impl Acceptor {
         now: Instant,
         name: Name<'_>,
         stand: Stand,
-    ) -> Option<Ballot> {
+    ) -> Option<(Ballot, bool)> {
         let slot = self.table.find(name)?;
         let register = &mut self.table.entry_mut(slot).register;
         let live = register.live(now).filter(|live| live.tenure == stand.tenure)?;
@@ -376,7 +378,8 @@ impl Acceptor {
             // C10: a member relays only after a renewal that won in this epoch, as with a Heal.
             self.table.date(slot);
         }
-        Some(version.max(bar))
+        let is_dated = config.cell.is_joint() && self.table.is_dated(slot);
+        Some((version.max(bar), is_dated))
     }
 
     /// Rejects a round on a free name that is reserved for other nodes (protocol section 7).
@@ -666,7 +669,7 @@ mod tests {
         let cell = Cell::new(&[node], ttl, Drift::NONE).unwrap();
         let config = Config::new(node, cell, 1);
         let mut ceilings = Ceilings::none(Instant::ZERO);
-        let mut acceptor = Acceptor::new(1, Ballot::ZERO, Instant::ZERO, false);
+        let mut acceptor = Acceptor::new(&config, Ballot::ZERO, Instant::ZERO, false);
         acceptor.set_reclaim_trip(Duration::ZERO);
         let gone =
             ReleasedName { slot: Slot::new(u32::MAX), promised: Ballot::ZERO, at: Instant::ZERO };

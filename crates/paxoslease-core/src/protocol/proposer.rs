@@ -111,8 +111,14 @@ struct BallotHold {
     heard: MemberSet,
 }
 
-fn refused_above(counter_bound: u64) -> u64 {
+/// A1: no honest peer sends a counter above this, unless wall clocks are far apart.
+pub(crate) fn refused_above(counter_bound: u64) -> u64 {
     counter_bound.saturating_add(COUNTER_SLACK).min(Ballot::COUNTER_LIMIT)
+}
+
+/// A1: no counter above this is learnt.
+pub(crate) const fn learnt_up_to(counter_bound: u64) -> u64 {
+    counter_bound.saturating_sub(COUNTER_SLACK)
 }
 
 #[derive(Clone, Debug)]
@@ -205,7 +211,7 @@ impl Proposer {
 
     /// Raises the counter to one that was seen, so that the next round is not below a promise.
     pub(crate) fn observe(&mut self, counter: u64) {
-        if counter <= self.counter_bound.saturating_sub(COUNTER_SLACK) {
+        if counter <= learnt_up_to(self.counter_bound) {
             self.counter = self.counter.max(counter);
         }
     }
@@ -218,7 +224,7 @@ impl Proposer {
         self.counter_bound
     }
 
-    /// A1: no honest peer sends a counter above this, unless wall clocks are far apart.
+    /// See [`refused_above`].
     pub(crate) const fn counter_refused_above(&self) -> u64 {
         self.counter_refused_above
     }
@@ -385,8 +391,9 @@ impl Proposer {
             Reply::Inspected { query, accepted, standing } => {
                 self.on_inspected(env, member, query, accepted, standing);
             }
-            Reply::Stood { version, stored, held } => {
-                self.on_stood(env, now, member, version, stored, held);
+            Reply::Stood { version, stored, held, is_dated } => {
+                let dated = if is_dated { member } else { MemberSet::EMPTY };
+                self.on_stood(env, now, (member, dated), (version, stored), held);
             }
         }
     }

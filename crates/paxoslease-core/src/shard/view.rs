@@ -64,6 +64,13 @@ impl Shard {
         Some((tenure, entry.ends_at, entry.is_voted))
     }
 
+    /// E1: whether the record of a name is dated, for checkers.
+    #[must_use]
+    pub fn is_dated(&self, name: Name<'_>) -> bool {
+        let Some(acceptor) = &self.acceptor else { return false };
+        acceptor.table().find(name).is_some_and(|slot| acceptor.table().is_dated(slot))
+    }
+
     /// Standing leases in the acceptor.
     #[must_use]
     pub fn standing_count(&self) -> usize {

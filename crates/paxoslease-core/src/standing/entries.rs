@@ -87,6 +87,11 @@ impl Default for Entries {
 }
 
 impl Entries {
+    /// At the start of a node, which may be in a joint epoch (C10).
+    pub(crate) fn new(config: &Config) -> Self {
+        Self { is_moving: has_to_move(config), ..Self::default() }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.by_slot.is_empty()
     }
@@ -292,9 +297,9 @@ impl Entries {
     }
 
     /// C10: an epoch begins. In a joint one, a member of the old set renews every lease soon and
-    /// relays its end: `is_moving`.
-    pub(crate) fn begin_epoch(&mut self, config: &Config, now: Instant, is_moving: bool) {
-        self.is_moving = is_moving;
+    /// relays its end.
+    pub(crate) fn begin_epoch(&mut self, config: &Config, now: Instant) {
+        self.is_moving = has_to_move(config);
         self.relayed.clear();
         let slots: Vec<Slot> = self.by_slot.keys().copied().collect();
         let mut at = now;
@@ -302,7 +307,7 @@ impl Entries {
             if let Some(entry) = self.by_slot.get_mut(&slot) {
                 (entry.moved_to, entry.is_moved) = (MemberSet::EMPTY, false);
             }
-            if is_moving {
+            if self.is_moving {
                 self.spread_soon(config, at, slot);
                 at = at.after(MOVE_SPACING);
             }
@@ -364,6 +369,12 @@ impl Entry {
     pub(crate) fn exists_until(&self) -> Instant {
         self.record_ends_at.max(self.ends_at)
     }
+}
+
+/// C10: whether this node has to see every lease stored by the new set.
+fn has_to_move(config: &Config) -> bool {
+    let own = config.cell.member(config.node);
+    config.cell.is_joint() && own.is_some_and(|own| config.cell.old_set().contains(own))
 }
 
 /// How many members have a lower id than this node.

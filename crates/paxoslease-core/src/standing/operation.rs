@@ -4,6 +4,8 @@
 //! A majority has to store this very version. An acceptor that has stored or promised a higher
 //! ballot reports it, and the operation begins anew above that. So of two operations of which the
 //! second began after the first was answered, the second has the higher version.
+//!
+//! In a joint epoch a majority of the new set has to store it as well, in dated records (J2).
 
 use alloc::vec::Vec;
 
@@ -27,6 +29,8 @@ pub(crate) struct Operation {
     deadline: Instant,
     /// Acceptors that store this version.
     stored: MemberSet,
+    /// In a joint epoch, those of them that count in the new set: their records are dated.
+    dated: MemberSet,
     /// Acceptors without the tenure.
     refused: MemberSet,
     tries: u8,
@@ -37,6 +41,11 @@ impl Operation {
         let Self { label, tenure, lasts, .. } = self;
         let (label, tenure, lasts) = (label.clone(), *tenure, *lasts);
         Body::Stand { label, tenure, version, lasts, is_relayed: false }
+    }
+
+    fn forget_answers(&mut self) {
+        (self.stored, self.dated) = (MemberSet::EMPTY, MemberSet::EMPTY);
+        self.refused = MemberSet::EMPTY;
     }
 }
 
@@ -61,6 +70,7 @@ impl Proposer {
             started_at: now,
             deadline: self.deadline(env.config, now, core::time::Duration::ZERO, Ttl::MAX),
             stored: MemberSet::EMPTY,
+            dated: MemberSet::EMPTY,
             refused: MemberSet::EMPTY,
             tries: 0,
         };
@@ -69,7 +79,7 @@ impl Proposer {
 
     fn try_to_stand(&mut self, env: &mut Env<'_>, now: Instant, mut operation: Operation) {
         operation.tries += 1;
-        (operation.stored, operation.refused) = (MemberSet::EMPTY, MemberSet::EMPTY);
+        operation.forget_answers();
         let fresh = if operation.tries > TRIES_MAX { None } else { self.next_tenure(env, now) };
         let Some(fresh) = fresh else {
             return env.out.emit(Event::NoQuorum { token: operation.token });
@@ -86,9 +96,8 @@ impl Proposer {
         &mut self,
         env: &mut Env<'_>,
         now: Instant,
-        member: MemberSet,
-        version: Ballot,
-        stored: Ballot,
+        (member, dated): (MemberSet, MemberSet),
+        (version, stored): (Ballot, Ballot),
         held: bool,
     ) {
         self.observe(stored.counter());
@@ -105,7 +114,12 @@ impl Proposer {
             }
         } else if stored == version || !env.rules().on(Rule::StandFollowsVersion) {
             operation.stored = operation.stored.with(member);
-            if cell.is_quorum(operation.stored) || !by_majority {
+            // J2: a record that is not dated ends with the joint epoch. Its acceptor counts in the
+            // old set only, and is asked again: the members renew the lease soon (C10).
+            operation.dated = operation.dated.with(dated);
+            let is_stored =
+                cell.is_confirmed_by(operation.stored) && cell.is_stored_by(operation.dated);
+            if is_stored || !by_majority {
                 let lasts = operation.lasts;
                 self.operations.remove(&version);
                 // As P1: an acceptor that stored it first may have ended the lease by now.
@@ -137,7 +151,9 @@ impl Proposer {
 
     fn resend_operation(&self, env: &mut Env<'_>, version: Ballot, members: MemberSet) {
         let Some(operation) = self.operations.get(&version) else { return };
-        let members = members.without(operation.stored).without(operation.refused);
+        let undated = env.cell().new_set().without(operation.dated);
+        let done = operation.stored.without(undated).with(operation.refused);
+        let members = members.without(done);
         if !members.is_empty() {
             let body = operation.body(version);
             env.send(members, body);
@@ -147,7 +163,7 @@ impl Proposer {
     /// J3: the members of another epoch have to store the end.
     pub(crate) fn stand_again(&mut self, env: &mut Env<'_>) {
         for operation in self.operations.values_mut() {
-            (operation.stored, operation.refused) = (MemberSet::EMPTY, MemberSet::EMPTY);
+            operation.forget_answers();
         }
         self.resend_operations(env, env.cell().everyone());
     }
@@ -179,6 +195,7 @@ impl Proposer {
         for version in self.versions() {
             let mut operation = self.operations[&version].clone();
             operation.stored = place(operation.stored);
+            operation.dated = place(operation.dated);
             operation.refused = place(operation.refused);
             core::hash::Hash::hash(&(version, operation), hasher);
         }

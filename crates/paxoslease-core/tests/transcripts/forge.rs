@@ -69,7 +69,8 @@ fn forged<'a>(command: &Command<'a>) -> Message<'a> {
                 ["NotHeld", b] => Reply::NotHeld { ballot: ballot(b), promised },
                 ["Stood", v] => {
                     let version = ballot(v);
-                    Reply::Stood { version, stored: promised.max(version), held: true }
+                    let stored = promised.max(version);
+                    Reply::Stood { version, stored, held: true, is_dated: false }
                 }
                 ["Released", t] => Reply::Released { tenure: tenure(t), held: true },
                 ["Inspected", query] => {

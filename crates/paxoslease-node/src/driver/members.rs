@@ -93,6 +93,7 @@ impl Driver {
         let standing = others.map(|shard| shard.standing_left).sum::<usize>();
         NodeView {
             top: top.max(self.shard.counter()),
+            counter_bound: self.shard.counter_bound(),
             standing_leases_left: u32::try_from(standing + self.shard.standing_left())
                 .unwrap_or(u32::MAX),
             quarantine_left: self.shard.quarantine_remaining(now),
@@ -169,7 +170,8 @@ impl Driver {
 
     /// A peer has connected. Before the founding, it may be the last one that was missing.
     pub(super) fn met_decider(&mut self, now: Instant) {
-        if self.shard.config().cell.epoch() == 0 {
+        let is_founding = self.peers.identity.list == ListUse::Founding;
+        if is_founding && self.shard.config().cell.epoch() == 0 {
             self.decide(now, |decider, _| decider.poll(None));
         }
     }
@@ -289,9 +291,12 @@ impl Driver {
         decider.min(decisions.requests.next_at())
     }
 
-    /// Whether the node has members to ask: not before its cell is founded.
+    /// Whether the node has members to ask: not before its cell is founded, unless their list is
+    /// fixed.
     pub(super) fn has_members(&self) -> bool {
-        self.shard.config().cell.epoch() > 0 || self.peers.identity.list == ListUse::Fixed
+        self.shard.config().cell.epoch() > 0
+            || self.peers.identity.list == ListUse::Fixed
+            || self.peers.are_fixed()
     }
 
     pub(super) fn membership(&self) -> Membership {
@@ -302,6 +307,7 @@ impl Driver {
                 Membership::DiskLost
             }
             ListUse::Fixed => Membership::Fixed,
+            _ if self.peers.are_fixed() => Membership::Fixed,
             _ if self.has_members() && is_member => Membership::Member,
             _ if self.has_members() => Membership::Outside,
             ListUse::Founding => Membership::Founding,

@@ -108,6 +108,8 @@ pub(crate) struct Peers {
     unidentified: Vec<(ConnId, Instant)>,
     /// Every id that was ever a member, with its birth. Another birth with such an id is refused.
     past: Arc<[(NodeId, Birth)]>,
+    /// Since when no quorum is up.
+    no_quorum_since: Option<Instant>,
     /// Peers that turned out to have another birth, to be disconnected.
     impostors: Vec<usize>,
     rng: Rng,
@@ -144,6 +146,7 @@ impl Peers {
             who: Vec::new(),
             unidentified: Vec::new(),
             past: Arc::new([]),
+            no_quorum_since: Some(now),
             impostors: Vec::new(),
             rng: Rng::seeded(seed),
             complain_at: now,
@@ -451,7 +454,13 @@ impl Peers {
             return 0;
         }
         let mut next_at = Instant::MAX;
+        let dials_all = now >= self.dials_all_at();
+        if !dials_all {
+            next_at = self.dials_all_at();
+        }
         for place in 0..self.list.len() {
+            let peer = &mut self.list[place];
+            peer.dials_now = peer.dials || dials_all;
             self.tick_peer(sockets, now, place, counter, quarantine);
             next_at = next_at.min(self.list[place].alarm_at(self.timeouts));
         }
@@ -481,7 +490,7 @@ impl Peers {
         let (timeouts, peer) = (self.timeouts, &mut self.list[place]);
         match peer.link {
             Link::Down { redial_at } => {
-                if let Some(address) = peer.address.as_deref().filter(|_| peer.dials)
+                if let Some(address) = peer.address.as_deref().filter(|_| peer.dials_now)
                     && now >= redial_at
                 {
                     let conn = sockets.dial(peer.node, address);

@@ -11,7 +11,7 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use paxoslease_core::{Holder, Token};
 use paxoslease_holder::transport::{Request, TicketPool, Transport};
 use paxoslease_holder::{Acquire, AcquireError, Acquiring, AskError, LeaseGuard};
-use paxoslease_wire::{Heartbeat, Hello};
+use paxoslease_wire::{FrameWriter, Heartbeat, Hello, ListUse};
 
 use super::*;
 use crate::clock::Clock;
@@ -26,9 +26,8 @@ const TTL: Duration = Duration::from_secs(10);
 pub(crate) fn only_member(clock: &Clock, new_cell: bool) -> Driver {
     let config = Config::new("test", 1).peer(1, "127.0.0.1:1").ephemeral().shards(1);
     let settings = config.settings().expect("valid");
-    let max_lease = settings.cell.max_lease();
-    let wishes = Wishes { new_cell, reset: false, max_lease, counter: 1 };
-    let startup = Startup::decide(None, None, wishes);
+    let wishes = Wishes { new_cell, ..settings.wishes(1, 1) };
+    let startup = Startup::without_folder(&wishes);
     let board = Board::new(&settings, false, Box::new(|| None), CurrentTls::default());
     let run = Run { seed: 1, wall_counter: 1 };
     make_driver(&settings, &startup, 0, run, clock, Arc::new(board))
@@ -221,6 +220,36 @@ fn ballots_are_above_the_start_of_a_peer_that_greeted() {
     assert_eq!(driver.shard.counter(), boot);
 }
 
+/// C1: such a frame is neither counted nor answered, and its sender keeps its connection.
+#[test]
+fn messages_of_another_epoch_are_dropped() {
+    let mut driver = TestDriver::new();
+    let (now, conn, peer) = (driver.now, ConnId(7), NodeId::new(2).expect("a node id"));
+    let mut bytes = Vec::new();
+    let own = driver.peers.identity.clone();
+    Hello { node: peer, list: ListUse::Follows, ..own.hello() }.encode(&mut bytes);
+    let TestDriver { driver, sockets, .. } = &mut driver;
+    driver.accepted(sockets, now, conn);
+    driver.received(sockets, now, conn, &bytes);
+    let inspect = Message::Request(paxoslease_core::Request::Inspect {
+        name: Name::new("x").expect("a name"),
+        query: 1,
+    });
+    for (epoch, is_answered) in [(1, false), (0, true)] {
+        let mut writer = FrameWriter::new(peer);
+        writer.set_epoch(epoch);
+        assert!(writer.push(&inspect));
+        let before = driver.shard.dropped(Refusal::WrongEpoch);
+        driver.received(sockets, now, conn, writer.finish(1));
+        driver.act(now);
+        assert_eq!(driver.shard.dropped(Refusal::WrongEpoch) - before, u64::from(!is_answered));
+        sockets.sent.clear();
+        driver.flush(sockets, now);
+        assert_eq!(sockets.sent.contains(&conn), is_answered, "epoch {epoch}");
+    }
+    assert_eq!(sockets.closed, []);
+}
+
 #[test]
 fn a_status_tells_the_queue_and_the_longest_turn() {
     let mut driver = TestDriver::new();
@@ -258,7 +287,7 @@ fn a_stranger_may_send_no_more_than_a_greeting() {
     let now = driver.now;
     // The beginning of a long frame.
     let mut bytes = Vec::new();
-    Heartbeat::Ping { number: 1, quarantine_ms: 0, counter: 1 }.encode(&mut bytes);
+    Heartbeat::Ping { number: 1, quarantine_ms: 0, counter: 1, epoch: 0 }.encode(&mut bytes);
     bytes[..4].copy_from_slice(&60_000_u32.to_le_bytes());
     for (number, len) in [GREETING_LEN_MAX, GREETING_LEN_MAX + 1].into_iter().enumerate() {
         let (mut sockets, conn) = (TestSockets::default(), ConnId(number));

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use paxoslease_core::NodeId;
 
 /// What an operator has to know before a reset.
-const RESET: &str = "\nTo start without it, start this node once with --reset-stable-record (in Rust: \
-    reset_stable_record). Reset one node at a time. Exclusion then depends on a wall clock that did \
-    not go back, and the node does not vote for max_lease.\nRead the section on data_dir \
-    in docs/operating.md before";
+const RESET: &str = "\nIf it is lost for good, start a node with an id that was never used and an \
+    empty data_dir, and put it in the place of this one with `paxoslease members replace`. To use \
+    this folder for that, start the new node once with --reset-stable-record (in Rust: \
+    reset_stable_record).\nRead the section on data_dir in docs/operating.md before";
 
 /// Why a node cannot start on its data folder. The stable record was not changed.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +55,7 @@ pub enum StableError {
     #[error(
         "the stable record {} belongs to node {found}, and this is node {node}. Most likely node \
          or data_dir is set wrong: correct that. A node with a new id needs an empty folder; a \
-         reset of this one would destroy what node {found} needs to start. {RESET}",
+         reset of this one would destroy what node {found} needs to start.{RESET}",
         path.display()
     )]
     OtherNode {

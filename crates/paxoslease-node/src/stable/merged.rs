@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ballot_ceiling_stays_above_the_floor_of_the_configuration() {
+    fn the_ballot_ceiling_stays_above_the_floor_of_the_members() {
         let node = NodeId::new(1).expect("in bounds");
         let member = Member { node, birth: Birth(7), peer: "a:1".into() };
         let list = Members::new(vec![member]).expect("valid");

@@ -11,8 +11,9 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, Cell, Config, Drift, Event, Holder, Instant, Name, NodeId, Record, Shard, Snapshot,
-    Start, Token, Ttl,
+    Acquire, Ballot, Birth, Cell, Change, Config, Configuration, DecisionNumber, Drift, Event,
+    Holder, Instant, Member, Members, Name, NodeId, Record, Shard, Snapshot, StableConfiguration,
+    Start, Token, Ttl, Vote,
 };
 
 use super::files::Files as _;
@@ -37,24 +38,61 @@ fn record_of(text: &str) -> Record {
     record(number(ballot_ceiling), number(lease_millis))
 }
 
-pub(super) const PLAIN: Wishes = Wishes {
-    new_cell: false,
-    reset: false,
-    max_lease: Ttl::from_millis(60_000).unwrap(),
-    counter: 1 << 40,
-};
+const MAX_LEASE: Ttl = Ttl::from_millis(60_000).unwrap();
+/// Of the folders in these tests.
+const BIRTH: Birth = Birth(77);
+
+fn members(birth: Birth) -> Members {
+    Members::new(vec![Member { node: node(1), birth, peer: "a:1".into() }]).expect("valid")
+}
+
+pub(super) fn plain() -> Wishes {
+    Wishes {
+        new_cell: false,
+        reset: false,
+        max_lease: MAX_LEASE,
+        counter: 1 << 40,
+        birth: BIRTH,
+        list: members(Birth::UNKNOWN),
+        proposes: false,
+    }
+}
+
+fn new_cell() -> Wishes {
+    Wishes { new_cell: true, ..plain() }
+}
+
+fn reset() -> Wishes {
+    Wishes { reset: true, ..plain() }
+}
+
+/// The record of a node that is no member yet.
+pub(super) fn stable_record(ceilings: Record) -> StableRecord {
+    StableRecord { birth: BIRTH, ceilings, configuration: None }
+}
+
+/// A cell of one: epoch 1, with a vote of the node for the next epoch.
+fn founded(vote: Vote) -> StableConfiguration {
+    let founding = Change::Same(members(BIRTH));
+    let configuration = Configuration::unfounded(&members(BIRTH)).after(&founding, Ballot::ZERO);
+    StableConfiguration { configuration: configuration.expect("legal"), vote }
+}
+
+/// The record of the only member of a cell.
+fn member_record(ceilings: Record) -> StableRecord {
+    StableRecord { configuration: Some(founded(Vote::default())), ..stable_record(ceilings) }
+}
+
 const RECORD: &str = "/var/node/record";
 const SNAPSHOT: &str = "/var/node/snapshot";
-const NEW_CELL: Wishes = Wishes { new_cell: true, ..PLAIN };
-const RESET: Wishes = Wishes { reset: true, ..PLAIN };
 
-const fn crash(record: Record) -> Startup {
-    Startup::Empty { start: Start::Crash(record), reset: false }
+const fn crash(record: Record) -> Leases {
+    Leases::None(Start::Crash(record))
 }
 
 fn config() -> Config {
     let drift = Drift::new(1000, Duration::from_millis(1)).expect("in bounds");
-    let cell = Cell::new(&[node(1)], PLAIN.max_lease, drift).expect("a cell of one");
+    let cell = Cell::new(&[node(1)], MAX_LEASE, drift).expect("a cell of one");
     Config::new(node(1), cell, 7)
 }
 
@@ -67,7 +105,7 @@ impl Startup {
 impl VolatileFiles {
     fn with_record(record: Record) -> Self {
         let disk = Self::default();
-        disk.folder().write_record(record).expect("room");
+        disk.folder().write_record(&member_record(record)).expect("room");
         disk
     }
 
@@ -87,16 +125,16 @@ impl VolatileFiles {
         Folder::open_volatile(self, node(1)).expect("opens")
     }
 
-    fn start(&self, wishes: Wishes) -> Result<Startup, StableError> {
+    fn start(&self, wishes: &Wishes) -> Result<Startup, StableError> {
         self.folder().start(wishes)
     }
 
     fn started(&self) -> Startup {
-        self.start(PLAIN).expect("starts")
+        self.start(&plain()).expect("starts")
     }
 
     fn starts_after_a_crash(&self) -> bool {
-        matches!(self.started(), Startup::Empty { start: Start::Crash(_), .. })
+        matches!(self.started().leases, Leases::None(Start::Crash(_)))
     }
 
     fn content(&self, file: &str) -> Option<Vec<u8>> {
@@ -104,7 +142,7 @@ impl VolatileFiles {
     }
 
     /// The record, while another process may write the next one.
-    fn record(&self) -> Record {
+    fn record(&self) -> StableRecord {
         decode_record(node(1), &self.content(RECORD).expect("written")).expect("a record")
     }
 
@@ -135,7 +173,7 @@ fn acquire(shard: &mut Shard, name: &str, ttl: Duration) {
 fn settle(shard: &mut Shard, folder: &mut Folder) {
     while let Some(event) = shard.poll_event() {
         if let Event::Persist(record) = event {
-            folder.write_record(record).expect("room");
+            folder.write_record(&member_record(record)).expect("room");
             shard.record_written(Instant::ZERO, record);
         }
     }
@@ -144,7 +182,10 @@ fn settle(shard: &mut Shard, folder: &mut Folder) {
 /// A shard of a cell of one node that holds these names.
 fn holding(disk: &VolatileFiles, names: &[&str]) -> Shard {
     let mut folder = disk.folder();
-    let mut shard = folder.start(NEW_CELL).expect("starts").new_shard();
+    if folder.load().expect("loads") == Loaded::Fresh {
+        folder.write_record(&member_record(record(1 << 40, 0))).expect("room");
+    }
+    let mut shard = folder.start(&plain()).expect("starts").new_shard();
     settle(&mut shard, &mut folder);
     for name in names {
         acquire(&mut shard, name, Duration::from_secs(10));
@@ -175,8 +216,8 @@ fn a_record_with_any_byte_flipped_or_cut_off_is_refused() {
         let mut flipped = bytes.clone();
         flipped[at] ^= 0x40;
         disk.tamper(RECORD, Some(flipped));
-        assert!(matches!(disk.start(PLAIN), Err(StableError::Corrupt { .. })), "byte {at}");
-        assert!(disk.start(RESET).is_ok(), "byte {at}");
+        assert!(matches!(disk.start(&plain()), Err(StableError::Corrupt { .. })), "byte {at}");
+        assert!(disk.start(&reset()).is_ok(), "byte {at}");
         disk.tamper(RECORD, Some(bytes[..at].to_vec()));
         assert!(matches!(disk.folder().load(), Err(StableError::Corrupt { .. })), "{at} bytes");
     }
@@ -230,8 +271,8 @@ fn a_corrupt_or_foreign_snapshot_is_removed_and_not_used() {
     drop(others.folder());
     others.tamper(SNAPSHOT, Some(bytes));
     let mut folder = Folder::open_volatile(&others, node(2)).expect("opens");
-    folder.write_record(record(5, 100)).expect("room");
-    assert_eq!(folder.start(PLAIN).expect("starts"), crash(record(6, 100)));
+    folder.write_record(&stable_record(record(5, 100))).expect("room");
+    assert_eq!(folder.start(&plain()).expect("starts").leases, crash(record(6, 100)));
     assert_eq!(others.content(SNAPSHOT), None);
 }
 
@@ -241,4 +282,45 @@ fn every_start_has_a_higher_counter_than_the_one_before() {
     drop(holding(&disk, &["a"]));
     let counters: Vec<u64> = (0..5).map(|_| disk.started().counter()).collect();
     assert!(counters[0] > 0 && counters.is_sorted_by(|one, next| one < next), "{counters:?}");
+}
+
+#[test]
+fn a_folder_keeps_its_birth_and_a_reset_makes_another() {
+    let disk = VolatileFiles::default();
+    let start = |wishes: Wishes| disk.start(&wishes).expect("starts").membership.birth;
+    assert_eq!(start(plain()), BIRTH);
+    for wishes in [plain(), new_cell(), reset()] {
+        assert_eq!(start(Wishes { birth: Birth(5), ..wishes }), BIRTH, "the record is readable");
+    }
+    disk.tamper(RECORD, None);
+    assert_eq!(start(Wishes { birth: Birth(5), ..reset() }), Birth(5));
+    assert_eq!(disk.started().membership.birth, Birth(5));
+}
+
+/// E4: it says nothing about which records count in the new epoch.
+#[test]
+fn a_snapshot_of_another_epoch_is_removed_and_not_used() {
+    let disk = VolatileFiles::with_snapshot(&["a"]);
+    let mut record = disk.record();
+    let stable = record.configuration.as_mut().expect("a member");
+    let newcomer = Member { node: node(2), birth: Birth(2), peer: "b:1".into() };
+    let both = Members::new(vec![members(BIRTH)[0].clone(), newcomer]).expect("valid");
+    let joint = stable.configuration.after(&Change::Begin(both), Ballot::ZERO).expect("legal");
+    stable.configuration = joint;
+    disk.folder().write_record(&record).expect("room");
+    assert!(disk.starts_after_a_crash());
+    assert_eq!(disk.content(SNAPSHOT), None);
+}
+
+#[test]
+fn a_shard_that_has_not_changed_over_leaves_no_snapshot() {
+    let disk = VolatileFiles::default();
+    let stopped = holding(&disk, &["a"]).stop(Instant::ZERO);
+    let mut record = disk.record();
+    let stable = record.configuration.as_mut().expect("a member");
+    let moved = Member { peer: "elsewhere:1".into(), ..members(BIRTH)[0].clone() };
+    let same = Change::Same(Members::new(vec![moved]).expect("valid"));
+    stable.configuration = stable.configuration.after(&same, Ballot::ZERO).expect("legal");
+    disk.folder().write_record(&record).expect("room");
+    assert!(!disk.folder().write_snapshot(&[stopped]).expect("nothing to do"));
 }

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use paxoslease_clock::Clock;
-use paxoslease_core::{Drift, NodeId, Ttl};
+use paxoslease_core::{Birth, Drift, NodeId, Ttl};
 use paxoslease_node::{Config, LeaseGuard, Node, Role, Status, Tls, block_on};
 use paxoslease_tls::Authority;
-use paxoslease_wire::{CellName, Hello, ShardId, VERSION};
+use paxoslease_wire::{CellName, ClientAddress, Hello, ListUse, ShardId, VERSION};
 
 pub(crate) const TTL: Duration = Duration::from_secs(5);
 /// The bound of each wait: far longer than a busy machine takes.
@@ -120,6 +120,10 @@ pub(crate) fn hello(config: &Config, boot: u64, shards: u16) -> Vec<u8> {
         node: node_id(config.node),
         boot,
         shard: ShardId::new(0, shards).expect("in bounds"),
+        list: if config.role == Role::Proposer { ListUse::Follows } else { ListUse::Fixed },
+        birth: Birth::UNKNOWN,
+        epoch: 0,
+        clients: ClientAddress::new("").expect("in bounds"),
     };
     let mut bytes = Vec::new();
     hello.encode(&mut bytes);

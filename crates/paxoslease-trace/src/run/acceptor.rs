@@ -18,8 +18,8 @@ use crate::report::Report;
 /// A peer's request, and the answer if the node sent one.
 #[derive(Clone, Copy)]
 pub(super) struct Exchange {
-    ask: Ask,
-    answer: Option<Answer>,
+    pub(super) ask: Ask,
+    pub(super) answer: Option<Answer>,
 }
 
 impl Run {
@@ -32,8 +32,8 @@ impl Run {
         report: &mut Report,
     ) {
         let Some(floor) = self.core.floor().map(Ballot::as_u64) else { return };
-        if self.members == 1 {
-            // A single node sends no messages, so the trace does not contain its requests.
+        if self.confirms_alone() {
+            // The node asks no other node first, so the trace does not contain its requests.
             return;
         }
         let frame = input.frame();
@@ -61,6 +61,7 @@ impl Run {
             !quarantined || replies.is_empty(),
             || self.at(format!("{replies:?}, quarantined until {}", self.quarantine_until)),
         );
+        self.answered(&replies, report);
         report.check("A7 the floor never falls", floor >= self.floor, || {
             self.at(format!("floor from {} to {floor}", self.floor))
         });
@@ -144,7 +145,8 @@ impl Run {
             let own = own.iter().filter(|(of, _)| of == name).map(|(_, ask)| ask);
             let (repeated, heals) = (self.may_repeat(name), self.may_heal(name));
             let own = repeated.iter().chain(own);
-            for ask in taken_back.iter().chain(own).chain(&taken_back).chain(&heals) {
+            let asks = taken_back.iter().chain(own).chain(&taken_back).chain(&heals);
+            for ask in asks.filter(|ask| self.answers(ask)) {
                 let mut next: Vec<Entry> = expected.iter().copied().collect();
                 next.iter_mut().for_each(|entry| {
                     entry.asked(self.floor, self.now, ask);
@@ -167,6 +169,7 @@ impl Run {
         if after != before || known.is_none() {
             self.changed(name, before, after, stood || standing.is_some(), report);
         }
+        self.dated(name, exchange, own, report);
         self.entries.insert(name.to_owned(), after);
         if let Some((tenure, ends_at, is_voted)) = standing {
             let ends_at = if is_voted { ends_at.as_nanos() } else { u64::MAX };
@@ -237,7 +240,10 @@ impl Run {
     /// acceptor.
     pub(super) fn may_repeat(&self, name: &str) -> Vec<Ask> {
         let open = self.recent().filter(|(ballot, round)| {
-            round.name == name && !self.undone.contains(ballot) && !self.granted.contains(ballot)
+            round.name == name
+                && round.epoch == self.epoch.number
+                && !self.undone.contains(ballot)
+                && !self.granted.contains(ballot)
         });
         let ask = |(ballot, round): (&u64, &Round)| match (round.renews, round.ttl) {
             (Some(tenure), Some(ttl)) => Ask::Renew { tenure, ballot: *ballot, ttl },
@@ -250,9 +256,10 @@ impl Run {
     /// Heals that this node's acceptor may get without any other acceptor.
     pub(super) fn may_heal(&self, name: &str) -> Vec<Ask> {
         self.recent()
-            .filter(|(_, round)| round.name == name && self.is_majority(round))
+            .filter(|(_, round)| round.name == name && self.is_confirmed(round))
             .filter_map(|(ballot, round)| {
-                Some(Ask::Heal { tenure: round.renews?, ballot: *ballot, ttl: round.ttl? })
+                let tenure = self.healed_tenure(*ballot, round)?;
+                Some(Ask::Heal { tenure, ballot: *ballot, ttl: round.ttl? })
             })
             .collect()
     }

@@ -2,12 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use paxoslease_core::{Event, NodeId, Record, Request};
+use paxoslease_core::{Event, Message, NodeId, Record, Request};
 
 use super::{Completion, RECENT_MAX, Round, Run, digest, requests};
 use crate::input::Outputs;
-use crate::model::nanos;
+use crate::model::{Ask, nanos};
 use crate::report::Report;
+
+/// A round that the core reports as won.
+pub(super) struct Completing {
+    token: u64,
+    tenure: u64,
+    ballot: u64,
+}
 
 impl Run {
     /// The ballots of the rounds that this step began or continued.
@@ -30,7 +37,8 @@ impl Run {
             touched.push(number);
             if let Some(known) = self.rounds.get_mut(&number) {
                 // A repeated request does not begin another round.
-                let same = renews == known.renews && known.name == name;
+                let epoch = self.epoch.number;
+                let same = renews == known.renews && known.name == name && known.epoch == epoch;
                 known.ttl = known.ttl.or(ttl);
                 report.check("P5 no ballot is used for two rounds", same, || {
                     self.at(format!("{request:?} uses a ballot again"))
@@ -48,19 +56,24 @@ impl Run {
                 || self.at(format!("{request:?} with a ceiling of {ceiling}")),
             );
             self.issued_max = self.issued_max.max(ballot.counter());
-            let (began_at, accepts) = (self.now, BTreeSet::new());
-            self.rounds.insert(number, Round { name, renews, ttl, began_at, accepts });
+            let (began_at, epoch) = (self.now, self.epoch.number);
+            let (accepts, healed) = (BTreeSet::new(), BTreeSet::new());
+            let round = Round { name, renews, ttl, began_at, epoch, accepts, healed };
+            self.rounds.insert(number, round);
         }
         touched
     }
 
     /// The node's own acceptor accepted if its entry contains the requested lease.
     pub(super) fn own_accepts(&mut self) {
-        let is_own_vote = self.core.floor().is_some();
+        let is_own_vote = self.core.floor().is_some() && self.epoch.has_member(self.header.node);
         let (now, node) = (self.now, self.header.node);
         let recent: Vec<u64> = self.recent().map(|(ballot, _)| *ballot).collect();
         for ballot in recent.into_iter().filter(|_| is_own_vote) {
             let Some(round) = self.rounds.get_mut(&ballot) else { continue };
+            if round.epoch != self.epoch.number {
+                continue;
+            }
             let Some(entry) = self.entries.get(&round.name) else { continue };
             let Some((tenure, expires_at)) = entry.accepted.filter(|(_, at)| now < *at) else {
                 continue;
@@ -73,6 +86,7 @@ impl Run {
             };
             if has_it {
                 round.accepts.insert(node);
+                round.healed.extend(self.dated.contains(&round.name).then_some(node));
             }
         }
     }
@@ -81,17 +95,30 @@ impl Run {
         let cell = self.core.config().cell;
         for transmit in &outputs.transmits {
             let (from, message) = (self.header.node, transmit.message());
-            let to = transmit.receivers(&cell);
-            self.sent.extend(to.map(|to| digest(from, to.get(), &message)));
+            let epoch = self.epoch.number;
+            let is_step_1 =
+                matches!(message, Message::Request(request) if Ask::of(&request).is_step_1());
+            for to in transmit.receivers(&cell).map(NodeId::get) {
+                self.sent.insert(digest(epoch, from, to, &message));
+                if self.epoch.is_joint() && is_step_1 {
+                    report.check("J1 the old set confirms", self.epoch.old.contains(&to), || {
+                        self.at(format!("{message:?} to node {to} in {:?}", self.epoch))
+                    });
+                }
+            }
         }
         for request in requests(outputs) {
             match request {
                 Request::Heal { tenure, ballot, ttl, .. } => {
-                    let round = self.rounds.get(&ballot.as_u64());
-                    let won = round.is_some_and(|round| {
-                        let same = round.renews == Some(tenure.fence());
-                        same && round.ttl == Some(nanos(ttl)) && self.is_majority(round)
-                    });
+                    let ballot_number = ballot.as_u64();
+                    let round = self.rounds.get(&ballot_number);
+                    let won = self.confirms_alone()
+                        || round.is_some_and(|round| {
+                            let healed = self.healed_tenure(ballot_number, round);
+                            healed == Some(tenure.fence())
+                                && round.ttl == Some(nanos(ttl))
+                                && self.is_confirmed(round)
+                        });
                     report.check("P5 a Heal follows a majority, with its ballot", won, || {
                         self.at(format!("{request:?} after {round:?}"))
                     });
@@ -99,7 +126,7 @@ impl Run {
                 }
                 Request::Release { tenure, .. } => {
                     let tenure = tenure.fence();
-                    let asked = self.released.contains_key(&tenure);
+                    let asked = self.released.contains_key(&tenure) || self.confirms_alone();
                     let passed_on = self.released_elsewhere.contains(&tenure);
                     report.check(
                         "P5, P8 only fresh rounds are undone",
@@ -127,25 +154,27 @@ impl Run {
     pub(super) fn events(&mut self, outputs: &Outputs, report: &mut Report) {
         for event in &outputs.events {
             match *event {
-                Event::Granted { tenure, ttl, started_at, .. } => {
+                Event::Granted { token, tenure, ttl, started_at, .. } => {
                     let ballot = tenure.fence();
                     report.check(
                         "P4 a void round is never granted",
                         !self.undone.contains(&ballot),
                         || self.at(format!("{event:?} after its undoing")),
                     );
-                    self.completed(ballot, ballot, nanos(ttl), started_at.as_nanos(), report);
+                    let round = Completing { token: token.0, tenure: ballot, ballot };
+                    self.completed(round, nanos(ttl), started_at.as_nanos(), report);
                     self.granted.insert(ballot);
                 }
-                Event::Renewed { tenure, ttl, started_at, .. } => {
+                Event::Renewed { token, tenure, ttl, started_at, .. } => {
                     let (tenure, started_at) = (tenure.fence(), started_at.as_nanos());
                     let mut rounds = self.rounds.iter().rev().filter(|(_, round)| {
                         (round.renews, round.ttl) == (Some(tenure), Some(nanos(ttl)))
                             && round.began_at == started_at
                     });
-                    let won = rounds.clone().find(|(_, round)| self.is_majority(round));
+                    let won = rounds.clone().find(|(_, round)| self.has_won(round));
                     let ballot = won.or_else(|| rounds.next()).map_or(0, |(ballot, _)| *ballot);
-                    self.completed(tenure, ballot, nanos(ttl), started_at, report);
+                    let round = Completing { token: token.0, tenure, ballot };
+                    self.completed(round, nanos(ttl), started_at, report);
                 }
                 Event::Persist(record) => self.persisting(record, report),
                 _ => {}
@@ -156,8 +185,7 @@ impl Run {
     /// P1, P2, P3, P5: a majority accepted in time.
     pub(super) fn completed(
         &mut self,
-        tenure: u64,
-        ballot: u64,
+        Completing { token, tenure, ballot }: Completing,
         ttl: u64,
         started_at: u64,
         report: &mut Report,
@@ -166,7 +194,13 @@ impl Run {
         report.check("P1 a late majority counts for nothing", self.now < ends_at, || {
             self.at(format!("tenure {tenure} completes, believable until {ends_at}"))
         });
-        if self.members == 1 {
+        let (at, shared_end) = (self.time.shared(self.now), self.time.shared(ends_at));
+        let is_fresh = tenure == ballot;
+        if self.confirms_alone() {
+            // No request of this round was sent, except to the new members of a joint epoch.
+            let name = self.asked.get(&token).cloned().unwrap_or_default();
+            let is_fresh = is_fresh && self.granted.insert(tenure);
+            self.completions.push(Completion { name, tenure, is_fresh, at, ends_at: shared_end });
             return;
         }
         let Some(round) = self.rounds.get(&ballot) else {
@@ -175,8 +209,8 @@ impl Run {
             });
             return;
         };
-        report.check("P3 a majority of distinct acceptors", self.is_majority(round), || {
-            self.at(format!("{round:?} completes in a cell of {}", self.members))
+        report.check("P3 a majority of distinct acceptors", self.has_won(round), || {
+            self.at(format!("{round:?} completes in {:?}", self.epoch))
         });
         let same = round.began_at == started_at && round.ttl == Some(ttl);
         report.check("P3 the timer is set once", same, || {
@@ -184,9 +218,7 @@ impl Run {
         });
         let name = round.name.clone();
         self.not_released(tenure, ballot, report);
-        let (at, ends_at) = (self.time.shared(self.now), self.time.shared(ends_at));
-        let is_fresh = tenure == ballot;
-        self.completions.push(Completion { name, tenure, is_fresh, at, ends_at });
+        self.completions.push(Completion { name, tenure, is_fresh, at, ends_at: shared_end });
     }
 
     pub(super) fn persisting(&mut self, record: Record, report: &mut Report) {
@@ -209,9 +241,5 @@ impl Run {
     /// The rounds that may still be under way, newest first.
     pub(super) fn recent(&self) -> impl Iterator<Item = (&u64, &Round)> {
         self.rounds.iter().rev().take(RECENT_MAX)
-    }
-
-    pub(super) fn is_majority(&self, round: &Round) -> bool {
-        2 * round.accepts.len() > self.members
     }
 }

@@ -1,13 +1,14 @@
 //! A small cell of traced shards in one process, with a network that delays, loses and repeats
-//! messages, disks, crashes, clean stops and careless clients, all generated from a seed.
+//! messages, disks, crashes, clean stops, careless clients and changes of the members, all generated
+//! from a seed.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, Cell, Config, Drift, Event, Holder, Instant, MemberSet, Name, NodeId, Record, Renew,
-    Rng, Rules, Shard as Core, SnapshotLease, Start, Tenure, Token, Ttl,
+    Acquire, Ballot, Cell, Config, Drift, Event, Holder, Instant, MemberSet, Name, NodeId, Record,
+    Renew, Rng, Rules, Sets, Shard as Core, SnapshotLease, Start, Tenure, Token, Ttl,
 };
 
 use paxoslease_wire::{FrameReader, FrameWriter};
@@ -49,7 +50,23 @@ pub(crate) enum Fault {
     SnapshotStays,
     /// A crash restores an older record.
     RecordIsLost,
+    /// A start forgets the configuration.
+    EpochIsLost,
+    /// The change of the members ends without the wait of C6.
+    EndIsEarly,
 }
+
+/// Who the members of a world are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Cast {
+    /// This many, for good.
+    Fixed(u16),
+    /// Nodes 1, 2 and 3, then 1, 2 and 4, and back again.
+    Changing,
+}
+
+/// A decided configuration: the cell of one epoch, and the floor.
+type Decided = (Cell, Ballot);
 
 struct Machine {
     id: NodeId,
@@ -58,9 +75,17 @@ struct Machine {
     record: Option<Record>,
     old_record: Option<Record>,
     writing: Option<(u64, Record)>,
-    snapshot: Option<Vec<(String, Tenure, Ttl)>>,
+    snapshot: Option<Snapshot>,
     starts: u64,
+    /// W2: the place of its configuration in the list of all, and the ballot ceiling with it.
+    epoch: usize,
+    ceiling_min: u64,
+    /// When it started in this epoch or changed over to it.
+    in_epoch_since: u64,
 }
+
+/// The snapshot of a clean stop, and the place of its configuration.
+type Snapshot = (usize, Vec<(String, Tenure, Ttl, bool)>);
 
 /// A tenure that a client still uses.
 #[derive(Clone, Copy)]
@@ -86,7 +111,8 @@ struct Asked {
 
 pub(crate) struct World {
     rng: Rng,
-    cell: Cell,
+    cast: Cast,
+    decided: Vec<Decided>,
     rules: Rules,
     fault: Fault,
     is_patient: bool,
@@ -100,11 +126,16 @@ pub(crate) struct World {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, members: u16, rules: Rules, fault: Fault) -> Self {
-        let nodes: Vec<NodeId> = (1..=members).filter_map(NodeId::new).collect();
+    pub(crate) fn new(seed: u64, cast: Cast, rules: Rules, fault: Fault) -> Self {
+        let (members, all) = match cast {
+            Cast::Fixed(members) => (members, members),
+            Cast::Changing => (3, 4),
+        };
+        let nodes: Vec<NodeId> = (1..=all).filter_map(NodeId::new).collect();
+        let members = &nodes[..usize::from(members)];
         let drift = Drift::new(50_000, Duration::from_millis(1)).expect("in bounds");
         let max_lease = Ttl::from_millis(MAX_LEASE as u32).expect("not zero");
-        let cell = Cell::new(&nodes, max_lease, drift).expect("valid");
+        let cell = Cell::new(members, max_lease, drift).expect("valid");
         let machine = |(at, id)| Machine {
             id,
             shard: None,
@@ -114,10 +145,14 @@ impl World {
             writing: None,
             snapshot: None,
             starts: 0,
+            epoch: 0,
+            ceiling_min: 0,
+            in_epoch_since: 0,
         };
         let mut world = Self {
             rng: Rng::seeded(seed),
-            cell,
+            cast,
+            decided: vec![(cell, Ballot::ZERO)],
             rules,
             fault,
             is_patient: seed % 2 == 1,
@@ -145,7 +180,12 @@ impl World {
     fn start(&mut self, at: usize) {
         let now = self.clock(at);
         let machine = &mut self.machines[at];
-        let mut config = Config::new(machine.id, self.cell, 7 + machine.starts);
+        if self.fault == Fault::EpochIsLost && machine.starts > 0 {
+            machine.epoch = 0;
+        }
+        machine.in_epoch_since = self.now;
+        let cell = self.decided[machine.epoch].0;
+        let mut config = Config::new(machine.id, cell, 7 + machine.starts);
         config.rules = self.rules;
         // Some nodes give up soon and retry, others wait until it is too late.
         let patience = Duration::from_millis(if self.is_patient { 400 } else { 30 });
@@ -153,7 +193,8 @@ impl World {
         config.reclaim_after = Duration::from_millis(20);
         let snapshot = match self.fault {
             Fault::SnapshotStays => machine.snapshot.clone(),
-            _ => machine.snapshot.take(),
+            Fault::EpochIsLost => machine.snapshot.take(),
+            _ => machine.snapshot.take().filter(|(epoch, _)| *epoch == machine.epoch),
         };
         let (core, start_state) = match (machine.record, snapshot) {
             (None, _) => {
@@ -164,14 +205,14 @@ impl World {
                 let start = Start::Crash(record);
                 (Core::start(config.clone(), now, start), start.into())
             }
-            (Some(record), Some(leases)) => {
-                let leases = leases.iter().map(|(name, tenure, remaining)| SnapshotLease {
+            (Some(record), Some((_, leases))) => {
+                let leases = leases.iter().map(|(name, tenure, remaining, dated)| SnapshotLease {
                     name: Name::new(name).expect("a name"),
                     holder: Holder::NONE,
                     tenure: *tenure,
                     remaining: *remaining,
                     standing: None,
-                    is_dated: false,
+                    is_dated: *dated,
                 });
                 let core = Core::start_from_snapshot(config.clone(), now, record, leases);
                 let start_state = StartState::snapshot(record, &core, now);
@@ -201,8 +242,9 @@ impl World {
         machine.writing = None;
         if let Some(snapshot) = shard.stop(now) {
             let leases = snapshot.leases();
-            let leases = leases.map(|one| (one.name.to_string(), one.tenure, one.remaining));
-            machine.snapshot = Some(leases.collect());
+            let leases =
+                leases.map(|one| (one.name.to_string(), one.tenure, one.remaining, one.is_dated));
+            machine.snapshot = Some((machine.epoch, leases.collect()));
         }
     }
 
@@ -216,10 +258,11 @@ impl World {
                 continue;
             }
             let Some(transmit) = shard.poll_transmit() else { return };
+            let cell = shard.config().cell;
             let mut writer = FrameWriter::new(own);
+            writer.set_epoch(cell.epoch());
             assert!(writer.push(&transmit.message()));
             let frame = writer.finish(0).to_vec();
-            let cell = self.cell;
             for to in transmit.receivers(&cell) {
                 let copies = [1, 1, 1, 1, 1, 1, 1, 2, 0, 2][self.draw(10) as usize];
                 for _ in 0..copies {
@@ -259,7 +302,9 @@ impl World {
                 && let Some(shard) = &mut machine.shard
             {
                 machine.old_record = machine.old_record.or(machine.record);
-                (machine.record, machine.writing) = (Some(record), None);
+                let ballot_ceiling = record.ballot_ceiling.max(machine.ceiling_min);
+                machine.record = Some(Record { ballot_ceiling, ..record });
+                machine.writing = None;
                 shard.record_written(now, record);
             }
             // A process that wakes up late receives late answers first.
@@ -273,15 +318,82 @@ impl World {
             let Packet { from, to, frame, .. } = self.network.swap_remove(found);
             let (now, from) = (self.clock(to), self.machines[from].id);
             let Some(shard) = &mut self.machines[to].shard else { continue };
-            for message in FrameReader::new(&frame).expect("written here") {
+            let reader = FrameReader::new(&frame).expect("written here");
+            if shard.admit_epoch(reader.header().epoch).is_err() {
+                continue;
+            }
+            for message in reader {
                 // The trace contains the refusal.
                 let _refused = shard.handle_message(now, from, message.expect("written here"));
             }
             self.collect(to);
         }
         let at = self.draw(self.machines.len() as u64) as usize;
+        if self.cast == Cast::Changing {
+            self.change(at);
+        }
         self.act(at);
         self.collect(at);
+    }
+
+    /// Decides the next configuration, or lets a machine adopt one.
+    fn change(&mut self, at: usize) {
+        let last = self.decided.len() - 1;
+        match self.draw(12) {
+            0 => self.decide(),
+            // Epochs may be skipped.
+            1 => self.adopt(at, last),
+            2..=4 => self.adopt(at, self.machines[at].epoch + 1),
+            _ => {}
+        }
+    }
+
+    /// C2, W2.
+    fn adopt(&mut self, at: usize, epoch: usize) {
+        let now = self.clock(at);
+        let machine = &mut self.machines[at];
+        let Some((cell, floor)) = self.decided.get(epoch).copied() else { return };
+        let Some(shard) = &mut machine.shard else { return };
+        if epoch <= machine.epoch {
+            return;
+        }
+        (machine.epoch, machine.in_epoch_since) = (epoch, self.now);
+        machine.ceiling_min = machine.ceiling_min.max(Record::above(floor));
+        let record = machine.record.unwrap_or_default();
+        let ballot_ceiling = record.ballot_ceiling.max(machine.ceiling_min);
+        machine.record = Some(Record { ballot_ceiling, ..record });
+        shard.adopt(now, cell, floor);
+        self.collect(at);
+    }
+
+    /// C3, C4, C6: a majority of the old set decides, if it is up and has waited.
+    fn decide(&mut self) {
+        let last = self.decided.len() - 1;
+        let (cell, floor) = self.decided[last];
+        let old: Vec<NodeId> = cell.nodes(cell.old_set()).collect();
+        let aborts = self.draw(8) == 0;
+        let wait = if self.fault == Fault::EndIsEarly { 0 } else { (MAX_LEASE * 5 / 4 + 10) * MS };
+        let wait = if cell.is_joint() && !aborts { wait } else { 0 };
+        let voters = self.machines.iter().filter(|machine| {
+            old.contains(&machine.id)
+                && machine.epoch == last
+                && machine.in_epoch_since + wait <= self.now
+        });
+        let tops: Vec<u64> = voters.filter_map(|one| Some(one.shard.as_ref()?.counter())).collect();
+        if 2 * tops.len() <= old.len() {
+            return;
+        }
+        let floor = tops.into_iter().map(Ballot::above_counter).fold(floor, Ballot::max);
+        let new: Vec<NodeId> = cell.nodes(cell.new_set()).collect();
+        let other = if old.last() == NodeId::new(4).as_ref() { 3 } else { 4 };
+        let begun: Vec<NodeId> = [1, 2, other].into_iter().filter_map(NodeId::new).collect();
+        let (sets, era) = match (cell.is_joint(), aborts) {
+            (false, _) => (Sets { old: &old, new: &begun }, cell.era()),
+            (true, false) => (Sets { old: &new, new: &[] }, cell.epoch()),
+            (true, true) => (Sets { old: &old, new: &[] }, cell.era()),
+        };
+        let next = cell.in_epoch(cell.epoch() + 1, era, sets).expect("valid");
+        self.decided.push((next, floor));
     }
 
     fn act(&mut self, at: usize) {
@@ -342,13 +454,19 @@ impl World {
                 let _refused = shard.inspect(now, token, named(name));
             }
             (52, _) => {
-                let everyone = self.cell.everyone();
-                let own = self.cell.member(shard.config().node).unwrap_or(MemberSet::EMPTY);
+                let cell = shard.config().cell;
+                let everyone = cell.everyone();
+                let own = cell.member(shard.config().node).unwrap_or(MemberSet::EMPTY);
                 shard.set_reachable(now, if forgets { own } else { everyone });
             }
             (53, _) => shard.set_round_trip(Duration::from_millis(1)),
             _ => {}
         }
+    }
+
+    /// How many times the members were decided.
+    pub(crate) fn epochs(&self) -> usize {
+        self.decided.len() - 1
     }
 
     /// The lines of every trace.
@@ -359,8 +477,8 @@ impl World {
 }
 
 /// A world that ran for `steps` steps.
-pub(crate) fn played(seed: u64, members: u16, rules: Rules, fault: Fault, steps: u32) -> World {
-    let mut world = World::new(seed, members, rules, fault);
+pub(crate) fn played(seed: u64, cast: Cast, rules: Rules, fault: Fault, steps: u32) -> World {
+    let mut world = World::new(seed, cast, rules, fault);
     for _ in 0..steps {
         world.step();
     }

@@ -19,11 +19,11 @@ fn messages_have_their_documented_sizes() {
         sizes,
         [
             26, 47, 38, 55, 26, 26, 9, 38, 9, 17, 46, 17, 9, 9, 9, 38, 47, 19, 31, 42, 42, 54, 17,
-            17, 35
+            17, 35, 17
         ],
         "the table in the crate's documentation says so too"
     );
-    assert_eq!(HEADER_LEN, 18);
+    assert_eq!(HEADER_LEN, 22);
 }
 
 #[test]
@@ -73,11 +73,31 @@ fn consuming_keeps_unsent_bytes_and_the_open_frame() {
 }
 
 #[test]
-fn an_empty_frame_carries_the_counter_alone() {
+fn an_empty_frame_carries_counter_and_epoch_alone() {
     let mut writer = FrameWriter::new(node(9));
+    writer.set_epoch(7);
     let mut reader = FrameReader::new(writer.finish(42)).expect("sound");
-    assert_eq!(reader.header(), Header { sender: node(9), counter: 42 });
+    assert_eq!(reader.header(), Header { sender: node(9), counter: 42, epoch: 7 });
     assert_eq!(reader.next(), None);
+}
+
+#[test]
+fn an_epoch_holds_for_the_frames_opened_after_it() {
+    let mut writer = FrameWriter::new(node(9));
+    let parts = Parts::typical(8);
+    for epoch in [0, 3, u32::MAX] {
+        writer.set_epoch(epoch);
+        assert!(writer.push(&parts.message()));
+        assert_eq!(FrameReader::new(writer.finish(1)).expect("sound").header().epoch, epoch);
+    }
+}
+
+#[test]
+#[should_panic(expected = "a frame has one epoch")]
+fn an_open_frame_keeps_its_epoch() {
+    let mut writer = FrameWriter::new(node(9));
+    assert!(writer.push(&Parts::typical(8).message()));
+    writer.set_epoch(1);
 }
 
 #[test]
@@ -133,16 +153,18 @@ proptest! {
         all in prop::collection::vec(parts(), 0..100),
         sender in 1..=1023u16,
         counter in 0..=Ballot::COUNTER_LIMIT,
+        epoch in any::<u32>(),
     ) {
         let messages: Vec<Message<'_>> = all.iter().map(Parts::message).collect();
         let mut writer = FrameWriter::new(node(sender));
+        writer.set_epoch(epoch);
         for message in &messages {
             prop_assert!(writer.push(message));
         }
         let frame = writer.finish(counter);
         prop_assert_eq!(FrameKind::of(frame), Ok(FrameKind::Messages));
         let reader = FrameReader::new(frame).expect("sound");
-        prop_assert_eq!(reader.header(), Header { sender: node(sender), counter });
+        prop_assert_eq!(reader.header(), Header { sender: node(sender), counter, epoch });
         prop_assert_eq!(reader.collect::<Result<Vec<_>, _>>(), Ok(messages));
     }
 

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use crate::samples::{cell, encoded, hello, node, ours};
-use paxoslease_core::Drift;
-use paxoslease_wire::{CellName, Farewell, FrameKind, Hello, ShardId};
+use paxoslease_core::{Birth, Drift};
+use paxoslease_wire::{
+    CellName, ClientAddress, Farewell, FrameKind, Hello, ListUse, Refused, ShardId,
+};
 use proptest::prelude::*;
 
 #[test]
@@ -25,6 +27,56 @@ fn a_farewell_says_why_in_bounded_text() {
     assert_eq!(text, format!("x{}", "é".repeat(255)), "nothing follows the cut");
 }
 
+const USES: [ListUse; 4] = [ListUse::Fixed, ListUse::Founding, ListUse::Contact, ListUse::Follows];
+
+#[test]
+fn lists_are_compared_where_two_nodes_act_on_them() {
+    let other_list = cell(&[1, 2], 60_000, 1000, Duration::from_millis(1));
+    let mut compared = Vec::new();
+    for ours_use in USES {
+        for list in USES {
+            let ours = Hello { list: ours_use, ..ours() };
+            let differs = Hello { list, cell: other_list, ..hello() }.check(&ours);
+            match differs {
+                Ok(()) => {}
+                Err(Refused::Members(lists)) => {
+                    assert_eq!((lists.ours, lists.theirs), (ours.cell, other_list));
+                    compared.push((ours_use, list));
+                }
+                Err(Refused::NoFolder { .. }) => continue,
+                Err(other) => panic!("{ours_use:?} and {list:?}: {other}"),
+            }
+            assert_eq!(Hello { list, ..hello() }.check(&ours), Ok(()), "{ours_use:?}, {list:?}");
+        }
+    }
+    use ListUse::{Fixed, Follows, Founding};
+    let expected = [(Fixed, Fixed), (Fixed, Follows), (Founding, Founding), (Follows, Fixed)];
+    assert_eq!(compared, expected);
+}
+
+#[test]
+fn members_with_and_without_a_data_dir_never_mix() {
+    let check =
+        |ours_use, list| Hello { list, ..hello() }.check(&Hello { list: ours_use, ..ours() });
+    for managed in [ListUse::Founding, ListUse::Contact] {
+        assert_eq!(check(managed, ListUse::Fixed), Err(Refused::NoFolder { without: node(2) }));
+        let refused = check(ListUse::Fixed, managed).expect_err("no data_dir here");
+        assert_eq!(refused, Refused::NoFolder { without: node(1) });
+        assert_eq!(
+            refused.to_string(),
+            "node 1 is a member without a data_dir; give one to all members, or to none"
+        );
+    }
+}
+
+#[test]
+fn epochs_births_and_addresses_of_clients_may_differ() {
+    let clients = ClientAddress::new("10.0.0.2:7400").expect("in bounds");
+    let theirs = Hello { list: ListUse::Contact, birth: Birth(7), epoch: 9, clients, ..hello() };
+    let ours = Hello { list: ListUse::Contact, birth: Birth(8), epoch: 2, ..ours() };
+    assert_eq!(theirs.check(&ours), Ok(()));
+}
+
 proptest! {
     #[test]
     fn greetings_come_back_as_they_were_sent(
@@ -37,6 +89,10 @@ proptest! {
         id in 1..=1023u16,
         boot in any::<u64>(),
         (index, count) in (1..=u16::MAX).prop_flat_map(|count| (0..count, Just(count))),
+        list in prop::sample::select(USES.to_vec()),
+        birth in any::<u64>(),
+        epoch in any::<u32>(),
+        clients in "[a-z.:0-9]{0,255}",
     ) {
         let members: Vec<u16> = members.into_iter().collect();
         let hello = Hello {
@@ -46,6 +102,10 @@ proptest! {
             node: node(id),
             boot,
             shard: ShardId::new(index, count).expect("in bounds"),
+            list,
+            birth: Birth(birth),
+            epoch,
+            clients: ClientAddress::new(&clients).expect("in bounds"),
         };
         let frame = encoded(&hello);
         prop_assert_eq!(FrameKind::of(&frame), Ok(FrameKind::Hello));

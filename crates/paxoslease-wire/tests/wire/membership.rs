@@ -9,7 +9,7 @@ use paxoslease_core::{
 };
 use paxoslease_wire::{DecodeError, decode_membership, encode_membership};
 
-fn members(ids: &[u16]) -> Members {
+pub(crate) fn members(ids: &[u16]) -> Members {
     let member = |id: &u16| Member {
         node: node(*id),
         birth: Birth(u64::from(*id) << 40),

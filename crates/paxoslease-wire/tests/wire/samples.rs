@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use paxoslease_core::{
-    Ballot, Cell, Drift, Hint, Holder, Lasts, Message, Name, NodeId, Reply, Request, Seen,
+    Ballot, Birth, Cell, Drift, Hint, Holder, Lasts, Message, Name, NodeId, Reply, Request, Seen,
     Standing, Tenure, Ttl,
 };
-use paxoslease_wire::{CellName, DecodeError, FrameReader, FrameWriter, Hello, ShardId};
+use paxoslease_wire::{
+    CellName, ClientAddress, DecodeError, FrameReader, FrameWriter, Hello, ListUse, ShardId,
+};
 use proptest::prelude::*;
 
 /// The number of message shapes. A reply with a lease is another shape than one without.
-pub(crate) const SHAPES: u8 = 25;
+pub(crate) const SHAPES: u8 = 26;
 
 /// The fields of a message. Each shape uses those that it needs.
 #[derive(Clone, Debug)]
@@ -78,10 +80,11 @@ impl Parts {
                 is_relayed: self.shape == 20,
             }),
             21 => Message::Reply(Reply::Inspected { query, accepted, standing }),
-            22 | 23 => Message::Reply(Reply::Stood {
+            22 | 23 | 25 => Message::Reply(Reply::Stood {
                 version: ballot,
                 stored: promised,
-                held: self.shape == 23,
+                held: self.shape > 22,
+                is_dated: self.shape == 25,
             }),
             24 => Message::Hint(Hint::Note { name, text: holder }),
             _ => unreachable!("below SHAPES"),
@@ -120,9 +123,15 @@ pub(crate) fn node(id: u16) -> NodeId {
     NodeId::new(id).expect("in bounds")
 }
 
-/// One frame with these messages, from node 3 with counter 7.
+/// One frame with these messages, from node 3 with counter 7 in epoch 0.
 pub(crate) fn frame_of(messages: &[Message<'_>]) -> Vec<u8> {
+    frame_in(0, messages)
+}
+
+/// One frame with these messages, from node 3 with counter 7.
+pub(crate) fn frame_in(epoch: u32, messages: &[Message<'_>]) -> Vec<u8> {
     let mut writer = FrameWriter::new(node(3));
+    writer.set_epoch(epoch);
     for message in messages {
         assert!(writer.push(message), "the test's messages fit one frame");
     }
@@ -159,6 +168,10 @@ pub(crate) fn hello() -> Hello<'static> {
         node: node(2),
         boot: 0x0123_4567_89ab_cdef,
         shard: ShardId::new(1, 4).expect("in bounds"),
+        list: ListUse::Fixed,
+        birth: Birth::UNKNOWN,
+        epoch: 0,
+        clients: ClientAddress::new("").expect("in bounds"),
     }
 }
 

@@ -8,7 +8,7 @@
 use std::fmt::{Debug, Display};
 use std::path::Path;
 
-use crate::samples::{crc, encoded, frame_of, frame_with, node, ours};
+use crate::samples::{crc, encoded, frame_in, frame_with, node, ours};
 use paxoslease_core::{Message, SnapshotLease};
 use paxoslease_wire::resp::{Request, Value};
 use paxoslease_wire::{
@@ -81,15 +81,17 @@ fn frame(bytes: &[u8]) -> String {
         Ok(reader) => reader,
         Err(error) => return refused(error),
     };
+    let epoch = reader.header().epoch;
     let messages: Vec<_> = reader.collect();
     if let Ok(messages) = messages.iter().copied().collect::<Result<Vec<Message<'_>>, _>>() {
-        assert_eq!(frame_of(&messages), bytes);
+        assert_eq!(frame_in(epoch, &messages), bytes);
     }
     let shown = messages.into_iter().map(|message| match message {
         Ok(message) => format!("{message:?}\n"),
         Err(error) => refused(error),
     });
-    shown.collect()
+    let header = if epoch == 0 { String::new() } else { format!("epoch {epoch}\n") };
+    header + &shown.collect::<String>()
 }
 
 fn hello(bytes: &[u8]) -> String {
@@ -105,11 +107,12 @@ fn hello(bytes: &[u8]) -> String {
         Ok(()) => "accepted".to_owned(),
         Err(refused) => format!("refused: {refused}"),
     };
-    let Hello { version, cell_name, cell, node, boot, shard } = hello;
+    let Hello { version, cell_name, cell, list, node, boot, shard, birth, epoch, clients } = hello;
     let (members, drift) = (cell.members(), cell.drift());
     format!(
         "version {version}, cell {cell_name}, members {members:?}, max_lease {}, drift {} ppm and {:?}
          node {node}, boot {boot:#x}, {shard:?}
+         {list:?}, {birth:?}, epoch {epoch}, clients {clients:?}
          {differs}
          {answer}",
         cell.max_lease(),
@@ -146,14 +149,14 @@ fn record(bytes: &[u8]) -> String {
 
 fn snapshot(bytes: &[u8]) -> String {
     SnapshotReader::new(node(2), bytes).map_or_else(refused, |reader| {
-        let ceiling = reader.ballot_ceiling();
+        let (ceiling, epoch) = (reader.ballot_ceiling(), reader.epoch());
         let leases: Vec<SnapshotLease<'_>> = reader.collect();
         let mut out = Vec::new();
-        let mut writer = SnapshotWriter::begin(node(2), ceiling, &mut out);
+        let mut writer = SnapshotWriter::begin(node(2), ceiling, epoch, &mut out);
         leases.iter().for_each(|lease| writer.push(lease, &mut out));
         writer.finish(&mut out);
         assert_eq!(out, bytes);
-        format!("ceiling {ceiling}, {leases:?}")
+        format!("ceiling {ceiling}, epoch {epoch}, {leases:?}")
     })
 }
 

@@ -35,7 +35,10 @@ struct Held {
 pub(crate) struct Judge {
     checker: Checker,
     names: Vec<String>,
-    members: usize,
+    /// How many nodes are members, or may become members.
+    acceptors: usize,
+    /// The members that a node had in an epoch, before and after a change.
+    configurations: BTreeMap<u32, (Vec<u16>, Vec<u16>)>,
     clocks: Vec<HostClock>,
     drift: Drift,
     /// By the number of the user.
@@ -57,12 +60,18 @@ impl Judge {
     pub(crate) fn new(setup: &Setup, clocks: Vec<HostClock>, drift: Drift) -> Self {
         // Within one turn a lease can be released and the next one stored. The judge sees only the
         // last one, so it cannot tell whether a foreign lease was replaced.
-        let checks = Checks::ALL.without(Check::ForeignLeaseKept);
+        let mut checks = Checks::ALL.without(Check::ForeignLeaseKept);
+        if setup.spares > 0 {
+            // The checker knows one set of members.
+            checks = checks.without(Check::BeliefIsBacked).without(Check::GrantHasMajority);
+        }
         let names = setup.names.clone();
+        let acceptors = setup.acceptors();
         Self {
-            checker: Checker::new(checks, setup.members, clocks.len(), names.len()),
+            checker: Checker::new(checks, acceptors as u16, clocks.len(), names.len()),
             names,
-            members: usize::from(setup.members),
+            acceptors,
+            configurations: BTreeMap::new(),
             running: vec![false; clocks.len()],
             clocks,
             drift,
@@ -141,14 +150,41 @@ impl Judge {
     }
 
     fn look(&mut self, world: &World, host: usize) {
+        self.look_at_members(world, host);
         for name in 0..self.names.len() {
-            if let Some(stored) = self.stored(world, host, name).filter(|_| host < self.members)
+            if let Some(stored) = self.stored(world, host, name).filter(|_| host < self.acceptors)
                 && stored != self.checker.stored(host, name)
             {
                 self.record_stored(host, name, stored);
                 self.checker.stores(TrueTime(self.now), host, name, stored);
             }
         }
+    }
+
+    fn look_at_members(&mut self, world: &World, host: usize) {
+        let core = world.process(host).and_then(|process| process.core(0));
+        let Some(cell) = core.map(|core| core.config().cell).filter(|cell| cell.epoch() > 0) else {
+            return;
+        };
+        let ids = |set| cell.nodes(set).map(NodeId::get).collect::<Vec<_>>();
+        let found = (ids(cell.old_set()), ids(cell.new_set()));
+        let known =
+            self.configurations.entry(cell.epoch()).or_insert_with(|| found.clone()).clone();
+        if known != found {
+            let text = || {
+                format!(
+                    "node {} has {found:?} in epoch {}, another {known:?}",
+                    host + 1,
+                    cell.epoch()
+                )
+            };
+            self.checker.broken(TrueTime(self.now), Check::OneConfiguration, text);
+        }
+    }
+
+    /// How often the members of a cell were decided after its founding.
+    pub(crate) fn changes(&self) -> u64 {
+        self.configurations.len().saturating_sub(1) as u64
     }
 
     fn record_stored(&mut self, host: usize, name: usize, stored: Stored) {
@@ -174,10 +210,17 @@ impl Judge {
         });
         let node = host as u16 + 1;
         self.record(|| TraceEvent::Started { node, quarantine_until: until });
-        if host < self.members {
+        if host < self.acceptors {
             let names = 0..self.names.len();
-            let stored: Vec<Stored> =
-                names.map(|name| self.stored(world, host, name).unwrap_or_default()).collect();
+            // A node that is not a member keeps its promises on disk alone.
+            let no_member = |name| Stored { lease: None, ..self.checker.stored(host, name) };
+            let stored: Vec<Stored> = names
+                .map(|name| self.stored(world, host, name).unwrap_or_else(|| no_member(name)))
+                .collect();
+            if core.is_none_or(|core| core.floor().is_none()) {
+                // Whatever it handed on counts for nothing while it is not a member.
+                self.checker.ended(TrueTime(self.now), host, false);
+            }
             self.checker.started(TrueTime(self.now), host, &stored);
         }
     }

@@ -41,7 +41,8 @@ impl Swarm {
     /// Promise 5. A member misses the release of every name; it comes back, and another one goes.
     /// Meanwhile every free name is granted, and the lease of a user that goes on is renewed.
     pub(super) fn demand_service(&mut self) {
-        if self.setup.members < 3 || !self.is_sound() {
+        // Which nodes are members is not known where they change.
+        if self.setup.members < 3 || self.setup.spares > 0 || !self.is_sound() {
             return;
         }
         let trip = self.draw_distance();

@@ -96,7 +96,13 @@ impl User {
         }
         let Some(Ok(guard)) = answer else { return false };
         let Some(name) = names.iter().position(|name| name == guard.name()) else {
-            let text = || format!("{} is not one of the {permits} permits", guard.name());
+            let (id, host) = (self.id, self.host);
+            let text = || {
+                format!(
+                    "client {id} at host {host} was granted {} instead of one of {permits} permits",
+                    guard.name()
+                )
+            };
             self.judge.borrow_mut().broken(Check::OneHolder, text);
             return false;
         };

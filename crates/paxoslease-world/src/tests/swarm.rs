@@ -39,12 +39,12 @@ fn explain(seed: u64) -> String {
 #[test]
 fn no_fault_breaks_a_promise_or_makes_a_user_wait_for_ever() {
     let reports = run_all(seeds());
-    let broken: Vec<u64> = reports
-        .iter()
-        .filter(|report| !report.violations.is_empty())
-        .map(|report| report.seed)
-        .collect();
-    assert!(broken.is_empty(), "seeds {broken:?} broke; {}", explain(broken[0]));
+    let broken: Vec<&Report> =
+        reports.iter().filter(|report| !report.violations.is_empty()).collect();
+    for report in &broken {
+        println!("seed {}: {}", report.seed, report.violations[0]);
+    }
+    assert!(broken.is_empty(), "{} seeds broke; {}", broken.len(), explain(broken[0].seed));
     // A swarm in which little happens would show little.
     let sum = |count: fn(&Report) -> u64| reports.iter().map(count).sum::<u64>();
     let runs = reports.len() as u64;
@@ -52,6 +52,7 @@ fn no_fault_breaks_a_promise_or_makes_a_user_wait_for_ever() {
     assert!(sum(|report| report.counts.crashes) > runs);
     assert!(sum(|report| report.counts.stops) > runs);
     assert!(sum(|report| report.counts.denials) > runs);
+    assert!(sum(|report| report.counts.changes) > runs);
 }
 
 #[test]
@@ -107,4 +108,17 @@ fn beliefs_of_clients_without_a_rule_are_caught() {
         };
         assert!((0..300).any(harms), "no seed shows that clients lack {rule:?}");
     }
+}
+
+#[test]
+fn changes_without_a_rule_are_caught() {
+    must_be_caught(&[
+        (Rule::EndWaits, Check::OneHolder),
+        (Rule::AdoptionKeepsRecords, Check::OneHolder),
+        (Rule::HealDatesRecord, Check::OneHolder),
+        (Rule::NewSetStores, Check::OneHolder),
+        (Rule::OldSetConfirms, Check::OneHolder),
+        (Rule::OldConfirmsFirst, Check::OneHolder),
+        (Rule::DecisionNeedsMajority, Check::OneConfiguration),
+    ]);
 }

@@ -73,6 +73,12 @@ impl Driver {
                 .to_owned());
         }
         let configuration = decisions.decider.configuration();
+        let (own, birth) = (self.peers.identity.node, self.peers.identity.birth);
+        if configuration.epoch() > 0
+            && configuration.old().find(own).is_none_or(|member| member.birth != birth)
+        {
+            return Err(ChangeError::NotMember.to_string());
+        }
         if let Some(to) = configuration.new_set()
             && request.change != MembersChange::Abort
         {

@@ -143,6 +143,7 @@ impl Peers {
         let peer = &mut self.list[place];
         peer.up(now, conn, hello.boot);
         (peer.birth, peer.greeted_epoch) = (hello.birth, hello.epoch);
+        peer.is_fixed = hello.list == ListUse::Fixed;
         hello.clients.as_str().clone_into(&mut peer.clients);
         self.next_alarm_at = now;
         self.changed = true;

@@ -1,6 +1,6 @@
 //! Which peers there are: the list of peers follows the configuration of the node's epoch.
 
-use paxoslease_core::{Birth, Cell, Configuration, Instant, MembershipMessage, NodeId};
+use paxoslease_core::{Birth, Cell, Configuration, Instant, MemberSet, MembershipMessage, NodeId};
 use paxoslease_wire::encode_membership;
 
 use super::Peers;
@@ -48,16 +48,22 @@ impl Peers {
         self.changed = true;
     }
 
-    /// While this node reaches no member, it dials the nodes in its settings, too: the members may
-    /// have changed while it was away.
-    pub(crate) fn dial_contacts(&mut self, now: Instant) {
-        let is_alone = !self.list.iter().any(|peer| peer.is_listed && peer.is_up());
-        for peer in self.list.iter_mut().filter(|peer| peer.is_contact && !peer.is_listed) {
-            if peer.dials != is_alone {
-                peer.dials = is_alone;
-                self.next_alarm_at = now;
-            }
+    /// Notes since when this node reaches no quorum. It then dials every node that it knows: the
+    /// members may have changed while it was away, and wait for it to dial.
+    pub(crate) fn note_quorum(&mut self, now: Instant) {
+        let cell = self.identity.cell;
+        let reached = self.up().chain([self.identity.node]).filter_map(|node| cell.member(node));
+        if cell.is_quorum(reached.fold(MemberSet::EMPTY, MemberSet::with)) {
+            self.no_quorum_since = None;
+        } else if self.no_quorum_since.is_none() {
+            self.no_quorum_since = Some(now);
+            self.next_alarm_at = now;
         }
+    }
+
+    /// When this node has been without a quorum for long enough to dial every node that it knows.
+    pub(super) fn dials_all_at(&self) -> Instant {
+        self.no_quorum_since.map_or(Instant::MAX, |since| since.after(self.timeouts.peer_timeout))
     }
 
     /// Whether a member has this id with another birth.
@@ -68,6 +74,11 @@ impl Peers {
     /// The birth of the data folder of a peer that has greeted.
     pub(crate) fn birth_of(&self, node: NodeId) -> Birth {
         self.place_of(node).map_or(Birth::UNKNOWN, |place| self.list[place].birth)
+    }
+
+    /// Whether members that are up have a fixed list.
+    pub(crate) fn are_fixed(&self) -> bool {
+        self.list.iter().any(|peer| peer.is_fixed && peer.is_up())
     }
 
     /// The epoch of a peer when it greeted.

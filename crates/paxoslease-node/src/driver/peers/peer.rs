@@ -36,6 +36,8 @@ pub(super) struct Peer {
     pub(super) node: NodeId,
     pub(super) address: Option<String>,
     pub(super) dials: bool,
+    /// The same, or whether this node reaches no quorum and dials every node.
+    pub(super) dials_now: bool,
     /// Whether it is a member of the cell.
     pub(super) is_listed: bool,
     /// Whether the settings list it.
@@ -50,6 +52,8 @@ pub(super) struct Peer {
     pub(super) boot: Option<u64>,
     pub(super) birth: Birth,
     pub(super) greeted_epoch: u32,
+    /// Whether its list of members is fixed.
+    pub(super) is_fixed: bool,
     /// Where clients reach it; empty if that is not known.
     pub(super) clients: String,
     gone_at: Instant,
@@ -77,6 +81,7 @@ impl Peer {
             node,
             address,
             dials,
+            dials_now: dials,
             is_listed: false,
             is_contact: false,
             link: Link::Down { redial_at: now },
@@ -86,6 +91,7 @@ impl Peer {
             boot: None,
             birth: Birth::UNKNOWN,
             greeted_epoch: 0,
+            is_fixed: false,
             clients: String::new(),
             gone_at: Instant::ZERO,
             redial_pause: REDIAL_MIN,
@@ -150,7 +156,7 @@ impl Peer {
         let pause = self.redial_pause / 2 + rng.below(self.redial_pause / 2);
         self.redial_pause = (self.redial_pause * 2).min(REDIAL_MAX);
         self.link = Link::Down { redial_at: now.after(pause) };
-        self.dials.then_some(pause)
+        self.dials_now.then_some(pause)
     }
 
     pub(super) fn flush(&mut self, sockets: &mut impl Sockets, counter: u64) {
@@ -267,7 +273,7 @@ impl Peer {
     /// When [`super::Peers::tick`] has something to do for this peer.
     pub(super) fn alarm_at(&self, timeouts: PeerTimeouts) -> Instant {
         match self.link {
-            Link::Down { redial_at } if self.dials => redial_at,
+            Link::Down { redial_at } if self.dials_now && self.address.is_some() => redial_at,
             Link::Down { .. } => Instant::MAX,
             Link::Dialling { since, .. } | Link::Greeting { since, .. } => {
                 since.after(timeouts.peer_timeout)

@@ -10,6 +10,7 @@ use super::*;
 use crate::driver::tests::TestSockets;
 
 mod heartbeats;
+mod listing;
 
 const HEARTBEAT: Duration = Duration::from_millis(100);
 const MS: Duration = Duration::from_millis(1);
@@ -21,8 +22,17 @@ fn node(id: u16) -> NodeId {
 
 fn identity(id: u16, cell_name: &str) -> Identity {
     let cell = Cell::new(&[1, 2, 3].map(node), Ttl::MAX, Drift::NONE).expect("valid");
-    let (cell_name, shard) = (cell_name.to_owned(), ShardId::WHOLE);
-    Identity { cell_name, cell, node: node(id), boot: 1, shard }
+    Identity {
+        cell_name: cell_name.to_owned(),
+        settings: cell,
+        list: ListUse::Fixed,
+        cell,
+        node: node(id),
+        birth: Birth::UNKNOWN,
+        boot: 1,
+        shard: ShardId::WHOLE,
+        clients: String::new(),
+    }
 }
 
 /// The peers of one node of a cell of three.
@@ -35,7 +45,7 @@ fn peers_of(id: u16) -> Peers {
 
 fn ping(quarantine_ms: u32) -> Vec<u8> {
     let mut frame = Vec::new();
-    Heartbeat::Ping { number: 1, quarantine_ms, counter: 5 }.encode(&mut frame);
+    Heartbeat::Ping { number: 1, quarantine_ms, counter: 5, epoch: 0 }.encode(&mut frame);
     frame
 }
 
@@ -151,7 +161,7 @@ fn a_peer_that_sends_and_never_reads_has_a_bounded_queue() {
     let mut now = START;
     let mut turn = |peer: &mut Peer, it_pings: bool| {
         now = now.after(HEARTBEAT);
-        peer.ping(now, HEARTBEAT, Duration::ZERO, 0);
+        peer.ping(now, HEARTBEAT, Duration::ZERO, (0, 0));
         if it_pings {
             peer.heartbeat(now, &ping(0), 0, HEARTBEAT * 10);
         }

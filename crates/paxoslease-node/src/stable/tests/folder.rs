@@ -19,7 +19,12 @@ impl Scene {
     fn step(&mut self, step: &str) -> String {
         let words: Vec<&str> = step.split(' ').collect();
         let wants = |word| words.contains(&word);
-        let wishes = Wishes { new_cell: wants("new_cell"), reset: wants("reset"), ..PLAIN };
+        let wishes = Wishes {
+            new_cell: wants("new_cell"),
+            reset: wants("reset"),
+            proposes: wants("proposes"),
+            ..plain()
+        };
         let disk = self.disk.clone();
         let mut folder = || self.folder.take().unwrap_or_else(|| disk.folder());
         match words[..] {
@@ -38,36 +43,35 @@ impl Scene {
             ["restore", name] => disk.tamper(SNAPSHOT, Some(self.kept[name].clone())),
             ["has", "snapshot"] => return disk.has_snapshot().to_string(),
             ["load"] => return shown(folder().load()),
-            ["record", record] => {
+            ["record", ref record @ ..] => {
                 let mut folder = folder();
-                let written = folder.write_record(record_of(record));
+                let written = folder.write_record(&stable_of(record));
                 self.folder = Some(folder).filter(|_| written.is_err());
                 return written.err().map_or_else(String::new, |error| error.to_string());
             }
             ["snapshot", name] => return shown(folder().write_snapshot(&[snapshot_of(name)])),
             ["run", seconds] => {
                 let mut folder = folder();
-                let shard = folder.start(PLAIN).expect("starts").new_shard();
+                let shard = folder.start(&plain()).expect("starts").new_shard();
                 let over_at = Instant::ZERO.after(Duration::from_secs(number(seconds)));
                 return shown(folder.write_snapshot(&[shard.stop(over_at)]));
             }
             ["start", "as", id] => {
                 let folder = Folder::open_volatile(&disk, node(number(id)));
-                return started(folder.expect("opens").start(PLAIN));
+                return started(folder.expect("opens").start(&plain()));
             }
-            ["start", ..] => return started(folder().start(wishes)),
-            ["decide", loaded, ..] => {
-                let loaded = match loaded {
-                    "no_folder" => None,
-                    "fresh" => Some(Loaded::Fresh),
-                    record => Some(Loaded::Record(record_of(record))),
-                };
-                let snapshot = wants("leases").then(|| vec![1, 2, 3]);
-                let start = Startup::decide(loaded, snapshot, wishes);
-                return match start {
-                    Startup::Snapshot(..) => format!("{start:?}: {start}"),
-                    Startup::Empty { .. } => format!("{}: {start}", started(Ok(start.clone()))),
-                };
+            ["start", ..] => return started(folder().start(&wishes)),
+            ["explain", "no_folder", ..] => {
+                let start = Startup::without_folder(&wishes);
+                return format!("{}: {start}", started(Ok(start.clone())));
+            }
+            ["explain", ..] => {
+                return shown(folder().start(&wishes).map(|start| Text(start.to_string())));
+            }
+            _ if step == "found" => {
+                let mut record = disk.record();
+                record.configuration = Some(founded(Vote::default()));
+                folder().write_record(&record).expect("room");
             }
             _ => panic!("unknown step"),
         }
@@ -82,16 +86,45 @@ fn shown<T: std::fmt::Debug>(outcome: Result<T, impl ToString>) -> String {
     )
 }
 
+/// Shown as it is.
+struct Text(String);
+
+impl Debug for Text {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A record as the scripts write it: of a member, unless it begins with `blank`.
+fn stable_of(words: &[&str]) -> StableRecord {
+    match words {
+        ["blank", ceilings] => stable_record(record_of(ceilings)),
+        [ceilings] => member_record(record_of(ceilings)),
+        _ => panic!("not a record: {words:?}"),
+    }
+}
+
 /// How a node starts, when its only shard votes, and the first event of that shard.
 fn started(outcome: Result<Startup, StableError>) -> String {
     let Ok(start) = outcome else { return shown(outcome) };
     let mut shard = start.new_shard();
-    if let Startup::Snapshot(record, _) = start {
-        return format!("{record:?}, {:?} are held", held(&shard));
-    }
-    assert_eq!(shard.record(), start.record().unwrap_or_default(), "{start:?}");
+    let Membership { birth, list, stable } = &start.membership;
+    let epoch = stable.configuration.epoch();
+    let who = format!("{list:?} in epoch {epoch}, {birth:?}");
+    let leases = match &start.leases {
+        Leases::Snapshot(record, _) => {
+            return format!("{record:?}, {who}, holds {:?}", held(&shard));
+        }
+        Leases::None(start) => start,
+    };
+    let record = start.record().map(|record| record.ceilings).unwrap_or_default();
+    assert_eq!(shard.record(), record, "{leases:?}");
     let wait = shard.quarantine_remaining(Instant::ZERO);
-    format!("{start:?}, votes after {wait:?}, begins with {:?}", shard.poll_event())
+    let votes = match shard.floor() {
+        None => "does not vote".to_owned(),
+        Some(_) => format!("votes after {wait:?}"),
+    };
+    format!("{leases:?}, {who}, {votes}, begins with {:?}", shard.poll_event())
 }
 
 #[test]

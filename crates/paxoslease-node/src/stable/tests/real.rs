@@ -30,12 +30,12 @@ impl Place {
     /// A folder that a node has used.
     fn with_record() -> Self {
         let place = Self::new();
-        place.open().write_record(record(5, 100)).expect("room");
+        place.open().write_record(&member_record(record(5, 100))).expect("room");
         place
     }
 
     fn starts(&self) -> Startup {
-        self.open().start(PLAIN).expect("starts")
+        self.open().start(&plain()).expect("starts")
     }
 
     fn mode(&self, name: &str) -> u32 {
@@ -65,14 +65,14 @@ fn a_missing_folder_is_created_for_its_user_alone() {
 fn record_and_snapshot_come_back_after_the_folder_was_closed() {
     let place = Place::with_record();
     let mut folder = place.open();
-    folder.write_record(record(6, 100)).expect("room");
+    folder.write_record(&member_record(record(6, 100))).expect("room");
     folder.write_snapshot(&[snapshot_of("a")]).expect("room");
     let kept = fs::read(place.file("snapshot")).expect("is there");
     assert_eq!(held(&place.starts().new_shard()), ["a"]);
-    assert_eq!(place.starts(), crash(record(8, 100)));
+    assert_eq!(place.starts().leases, crash(record(8, 100)));
     // An operator restores the snapshot from a backup.
     fs::write(place.file("snapshot"), kept).expect("room");
-    assert_eq!(place.starts(), crash(record(9, 100)));
+    assert_eq!(place.starts().leases, crash(record(9, 100)));
     assert!(!place.file("snapshot").exists());
     for name in ["record", "lock"] {
         assert_eq!(place.mode(name), 0o600, "{name}");
@@ -84,7 +84,7 @@ fn a_folder_in_use_is_refused_and_the_error_names_the_process() {
     let place = Place::new();
     let mut folder = place.open();
     assert!(matches!(place.try_open(), Err(StableError::Locked { pid: None, .. })));
-    folder.write_record(record(5, 100)).expect("room");
+    folder.write_record(&member_record(record(5, 100))).expect("room");
     let Err(error) = place.try_open() else { panic!("in use") };
     assert!(error.to_string().contains(&format!("process {}", process::id())), "{error}");
     drop(folder);
@@ -118,7 +118,7 @@ fn files_of_an_interrupted_write_are_removed_and_never_read() {
     for name in ["record.tmp", "snapshot.tmp"] {
         fs::write(place.file(name), "half").expect("writes");
     }
-    assert_eq!(place.starts(), crash(record(6, 100)));
+    assert_eq!(place.starts().leases, crash(record(6, 100)));
     let mut names: Vec<_> = fs::read_dir(&place.0)
         .expect("reads")
         .map(|entry| entry.expect("reads").file_name())
@@ -148,7 +148,7 @@ fn a_write_that_fails_half_way_leaves_the_old_file_and_no_other() {
 fn a_snapshot_that_cannot_be_unlinked_prevents_the_start() {
     let place = Place::with_record();
     fs::create_dir(place.file("snapshot")).expect("created");
-    let started = place.open().start(PLAIN);
+    let started = place.open().start(&plain());
     assert!(matches!(started, Err(StableError::Io { .. })), "{started:?}");
 }
 

@@ -9,7 +9,7 @@ use super::*;
 /// Shows each record before it writes it, and waits for the verdict of the test.
 struct Gate {
     inner: FolderDisk<VolatileFiles>,
-    shown: Sender<Record>,
+    shown: Sender<StableRecord>,
     verdicts: Receiver<io::Result<()>>,
 }
 
@@ -44,9 +44,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A test that fails drops the channels first, so that neither the thread nor the test waits for
 /// the other for ever.
 struct Scene {
-    shown: Receiver<Record>,
+    shown: Receiver<StableRecord>,
     verdicts: Sender<io::Result<()>>,
-    written: Receiver<(usize, Record)>,
+    written: Receiver<Asked>,
     disk: VolatileFiles,
     writer: RecordWriter,
 }
@@ -58,6 +58,7 @@ impl Scene {
         let (show, shown) = channel();
         let (verdicts, judged) = channel();
         let gate = Gate { inner: inner.expect("opens"), shown: show, verdicts: judged };
+        let start = stable_record(start);
         let (writer, written) = spawn(Folder::on(gate, node(1)), shards, start);
         Self { shown, verdicts, written, disk, writer }
     }
@@ -67,18 +68,30 @@ impl Scene {
         let words: Vec<&str> = step.split(' ').collect();
         match words[..] {
             ["ask", shard, asked] => self.writer.ask(number(shard), record_of(asked)),
+            ["ask", "configuration"] => self.writer.ask_configuration(founded(Vote::default())),
             ["succeed"] => self.verdicts.send(Ok(())).expect("thread runs"),
             ["fail"] => self.fail(),
             ["write", expected] => {
-                let shown = self.shown.recv_timeout(PATIENCE);
-                assert_eq!(shown.expect("there is a record to write"), record_of(expected));
+                let shown = self.shown.recv_timeout(PATIENCE).expect("there is a record to write");
+                assert_eq!((shown.birth, shown.ceilings), (BIRTH, record_of(expected)));
+                assert_eq!(shown.configuration, None);
+            }
+            ["write", expected, "configuration"] => {
+                let shown = self.shown.recv_timeout(PATIENCE).expect("there is a record to write");
+                assert_eq!(shown, member_record(record_of(expected)));
             }
             ["answer", shard, asked] => {
                 let answer = self.written.recv_timeout(PATIENCE).expect("a shard is answered");
-                assert_eq!(answer, (number(shard), record_of(asked)));
+                assert_eq!(answer, Asked::Ceilings(number(shard), record_of(asked)));
+            }
+            ["answer", "configuration"] => {
+                let answer = self.written.recv_timeout(PATIENCE).expect("the node is answered");
+                assert_eq!(answer, Asked::Configuration);
             }
             ["silence"] => assert!(self.written.try_recv().is_err()),
-            ["disk", expected] => assert_eq!(self.disk.record(), record_of(expected)),
+            ["disk", expected] => {
+                assert_eq!(self.disk.record().ceilings, record_of(expected));
+            }
             ["problem", ref expected @ ..] => {
                 let problem = (self.writer.problem())().unwrap_or_default();
                 assert_eq!(problem, expected.join(" "));
@@ -92,15 +105,9 @@ impl Scene {
     }
 }
 
-fn spawn(
-    folder: Folder,
-    shards: usize,
-    start: Record,
-) -> (RecordWriter, Receiver<(usize, Record)>) {
+fn spawn(folder: Folder, shards: usize, start: StableRecord) -> (RecordWriter, Receiver<Asked>) {
     let (answer, written) = channel();
-    let on_written = Box::new(move |shard, record| {
-        answer.send((shard, record)).expect("test runs");
-    });
+    let on_written = Box::new(move |asked| answer.send(asked).expect("test runs"));
     (RecordWriter::spawn(folder, shards, start, on_written).expect("a thread"), written)
 }
 
@@ -144,9 +151,11 @@ fn dropping_the_writer_ends_its_thread() {
 fn shards_of_one_node_never_use_more_than_is_on_disk() {
     let disk = VolatileFiles::default();
     let mut folder = disk.folder();
-    let start = folder.start(NEW_CELL).expect("starts");
+    folder.write_record(&member_record(record(1 << 40, 0))).expect("room");
+    let start = folder.start(&plain()).expect("starts");
     let first = start.record().expect("has a disk");
-    let (writer, written) = spawn(folder, 2, first);
+    let (writer, written) = spawn(folder, 2, first.clone());
+    let first = first.ceilings;
     let mut shards = [0, 1].map(|_| start.new_shard());
     let mut wanted = [Some(Duration::from_secs(5)), Some(Duration::from_secs(20))];
     let mut granted = 0;
@@ -163,18 +172,19 @@ fn shards_of_one_node_never_use_more_than_is_on_disk() {
         if granted == shards.len() {
             break;
         }
-        let (index, record) = written.recv_timeout(PATIENCE).expect("a shard is answered");
+        let answer = written.recv_timeout(PATIENCE).expect("a shard is answered");
+        let Asked::Ceilings(index, record) = answer else { panic!("{answer:?}") };
         shards[index].record_written(Instant::ZERO, record);
         if let Some(ttl) = wanted[index].take() {
             acquire(&mut shards[index], "a", ttl);
         }
-        let stable = disk.record();
+        let stable = disk.record().ceilings;
         for used in shards.iter().map(Shard::record).filter(|used| *used != first) {
             assert!(used.ballot_ceiling <= stable.ballot_ceiling, "{used:?} {stable:?}");
             assert!(used.lease_ceiling <= stable.lease_ceiling, "{used:?} {stable:?}");
         }
     }
     let stable = writer.stop().load().expect("loads");
-    assert!(matches!(stable, Loaded::Record(Record { lease_ceiling, .. })
-        if lease_ceiling == Ttl::from_millis(20_000)));
+    assert!(matches!(stable, Loaded::Record(record)
+        if record.ceilings.lease_ceiling == Ttl::from_millis(20_000)));
 }

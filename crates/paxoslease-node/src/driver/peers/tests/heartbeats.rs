@@ -27,8 +27,8 @@ impl Ends {
     /// Both ends do what is due, until nothing is under way. The counter and the quarantine are
     /// those of the node that was dialled.
     fn turn(&mut self, counter: u64, quarantine: Duration) {
-        self.dialler.ping(self.now, HEARTBEAT, Duration::ZERO, 1);
-        self.answerer.ping(self.now, HEARTBEAT, quarantine, counter);
+        self.dialler.ping(self.now, HEARTBEAT, Duration::ZERO, (1, 0));
+        self.answerer.ping(self.now, HEARTBEAT, quarantine, (counter, 0));
         loop {
             let sent = [&mut self.dialler, &mut self.answerer].map(|peer| {
                 let bytes = peer.writer.finished().to_vec();
@@ -47,7 +47,7 @@ impl Ends {
                     rest = after;
                 }
             }
-            self.answerer.ping(self.now, HEARTBEAT, quarantine, counter);
+            self.answerer.ping(self.now, HEARTBEAT, quarantine, (counter, 0));
         }
     }
 
@@ -103,7 +103,7 @@ fn a_node_that_hears_no_ping_pings_at_every_heartbeat() {
     let mut pinged_after = Vec::new();
     for _ in 0..3 {
         let now = ends.answerer.alarm_at(timeouts);
-        ends.answerer.ping(now, HEARTBEAT, Duration::ZERO, 1);
+        ends.answerer.ping(now, HEARTBEAT, Duration::ZERO, (1, 0));
         assert!(!ends.answerer.writer.finished().is_empty(), "an alarm without a ping");
         ends.answerer.writer.clear();
         pinged_after.push(now.since(Instant::from_nanos(last_at)));

@@ -1,0 +1,149 @@
+//! Peers follow the members of the cell.
+
+use paxoslease_core::{Ballot, Change, Configuration, Member, Members};
+
+use paxoslease_wire::{FrameReader, split_frame};
+
+use super::*;
+
+fn birth(id: u16) -> Birth {
+    Birth(u64::from(id) + 100)
+}
+
+fn members(list: &[(u16, &str)]) -> Members {
+    let member =
+        |&(id, peer): &(u16, &str)| Member { node: node(id), birth: birth(id), peer: peer.into() };
+    Members::new(list.iter().map(member).collect()).expect("valid")
+}
+
+const FOUNDERS: [(u16, &str); 3] = [(1, "one:1"), (2, "two:1"), (3, "three:1")];
+
+fn founded() -> Configuration {
+    let list = members(&FOUNDERS);
+    Configuration::unfounded(&list).after(&Change::Same(list), Ballot::ZERO).expect("legal")
+}
+
+fn after(configuration: &Configuration, change: Change) -> Configuration {
+    configuration.after(&change, Ballot::ZERO).expect("legal")
+}
+
+/// The greeting of a node with a data folder.
+fn managed(id: u16) -> Identity {
+    Identity { list: ListUse::Contact, birth: birth(id), ..identity(id, "ours") }
+}
+
+/// The peers of a node with a data folder, whose settings list the founders.
+fn managed_peers(id: u16, configuration: &Configuration) -> Peers {
+    let timeouts =
+        PeerTimeouts { heartbeat: HEARTBEAT, peer_timeout: HEARTBEAT, queue_bytes_max: 0 };
+    let contacts = FOUNDERS.map(|(id, address)| (node(id), address.to_owned()));
+    let mut peers = Peers::new(managed(id), timeouts, contacts, 1, START);
+    peers.adopt(configuration);
+    peers
+}
+
+impl Peers {
+    fn adopt(&mut self, configuration: &Configuration) {
+        let cell = configuration.cell(&self.identity.settings);
+        self.follow(START, configuration, cell, 1);
+    }
+
+    /// The members by id, with the address, and whether this node dials it.
+    fn listed(&self) -> Vec<(u16, &str, bool)> {
+        let listed = self.list.iter().filter(|peer| peer.is_listed);
+        let shown = listed
+            .map(|peer| (peer.node.get(), peer.address.as_deref().unwrap_or_default(), peer.dials));
+        let mut shown: Vec<_> = shown.collect();
+        shown.sort_unstable();
+        shown
+    }
+}
+
+#[test]
+fn peers_are_added_removed_and_dialled_as_the_members_change() {
+    let a = founded();
+    let mut peers = managed_peers(2, &a);
+    assert_eq!(peers.listed(), [(1, "one:1", true), (3, "three:1", false)]);
+    let moved = after(&a, Change::Same(members(&[FOUNDERS[0], FOUNDERS[1], (3, "else:1")])));
+    peers.adopt(&moved);
+    assert_eq!(peers.listed(), [(1, "one:1", true), (3, "else:1", false)]);
+    let joint = after(&moved, Change::Begin(members(&[FOUNDERS[0], (3, "else:1"), (4, "four:1")])));
+    peers.adopt(&joint);
+    let both = [(1, "one:1", true), (3, "else:1", false), (4, "four:1", false)];
+    assert_eq!(peers.listed(), both, "the higher id dials");
+    peers.adopt(&after(&joint, Change::End));
+    let both = both.map(|(id, address, _)| (id, address, true));
+    assert_eq!(peers.listed(), both, "a node that is no member dials every member");
+}
+
+#[test]
+fn a_newcomer_waits_for_members_with_higher_ids() {
+    let joint = after(&founded(), Change::Begin(members(&[(2, "two:1"), (3, "three:1")])));
+    let mut peers = managed_peers(3, &joint);
+    assert_eq!(peers.listed(), [(1, "one:1", true), (2, "two:1", true)]);
+    peers.adopt(&after(&joint, Change::End));
+    assert_eq!(peers.listed(), [(2, "two:1", true)]);
+}
+
+#[test]
+fn a_node_that_reaches_no_member_dials_its_contacts() {
+    let joint = after(&founded(), Change::Begin(members(&[(1, "one:1"), (4, "four:1")])));
+    let mut peers = managed_peers(1, &after(&joint, Change::End));
+    let dials = |peers: &Peers, id| peers.list[peers.place_of(node(id)).expect("known")].dials;
+    assert!(!dials(&peers, 2), "it is no member any more");
+    peers.dial_contacts(START);
+    assert!(dials(&peers, 2) && dials(&peers, 3));
+    let greeted = peers.meet(&mut TestSockets::default(), START, ConnId(9), &managed(4));
+    assert_eq!(greeted, Greeted::Up);
+    peers.dial_contacts(START);
+    assert!(!dials(&peers, 2) && !dials(&peers, 3));
+}
+
+#[test]
+fn an_id_with_another_birth_is_refused() {
+    let (mut peers, sockets) = (managed_peers(3, &founded()), &mut TestSockets::default());
+    let impostor = Identity { birth: Birth(7), ..managed(2) };
+    assert_eq!(peers.meet(sockets, START, ConnId(1), &impostor), Greeted::Closed);
+    let problem = peers.problem(2).expect("refused");
+    assert!(problem.contains("a member has the id 2 with another data folder"), "{problem}");
+    assert_eq!(peers.meet(sockets, START, ConnId(2), &managed(2)), Greeted::Up);
+    assert_eq!(peers.birth_of(node(2)), birth(2));
+}
+
+/// It greeted before this node knew the member of that id.
+#[test]
+fn a_peer_that_turns_out_to_be_an_impostor_is_disconnected() {
+    let (mut peers, sockets) = (managed_peers(3, &founded()), &mut TestSockets::default());
+    let early = Identity { birth: Birth(7), ..managed(4) };
+    assert_eq!(peers.meet(sockets, START, ConnId(1), &early), Greeted::Up);
+    assert_eq!(peers.meet(sockets, START, ConnId(2), &managed(2)), Greeted::Up);
+    peers.adopt(&after(&founded(), Change::Begin(members(&[(1, "one:1"), (4, "four:1")]))));
+    peers.tick(sockets, START, 1, Duration::ZERO);
+    assert_eq!(sockets.closed, [ConnId(1)]);
+    assert_eq!(peers.up().collect::<Vec<_>>(), [node(2)]);
+}
+
+#[test]
+fn frames_to_a_peer_have_the_epoch_that_they_were_opened_in() {
+    let (mut peers, sockets) = (managed_peers(3, &founded()), &mut TestSockets::default());
+    assert_eq!(peers.meet(sockets, START, ConnId(1), &managed(1)), Greeted::Up);
+    let epochs = |peers: &Peers| {
+        let place = peers.place_of(node(1)).expect("a peer");
+        let mut rest = peers.list[place].writer.finished();
+        let mut epochs = Vec::new();
+        while let Ok(Some((frame, after))) = split_frame(rest) {
+            epochs.extend(FrameReader::new(frame).map(|reader| reader.header().epoch));
+            rest = after;
+        }
+        epochs
+    };
+    let [_, mut to_one] = transmits();
+    to_one.to = To::Node(node(1));
+    peers.push(START, &to_one, 1, &mut Counters::default());
+    peers.adopt(&after(&founded(), Change::Begin(members(&[(1, "one:1")]))));
+    assert_eq!(epochs(&peers), [1], "what was open is of the epoch before");
+    peers.push(START, &to_one, 1, &mut Counters::default());
+    let place = peers.place_of(node(1)).expect("a peer");
+    peers.list[place].writer.finish(1);
+    assert_eq!(epochs(&peers), [1, 2]);
+}

@@ -1,0 +1,131 @@
+//! The members of a running cell change, with real nodes on loopback sockets.
+
+mod cell;
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cell::{TTL, listen, status, take, until};
+use paxoslease_holder::{MembersChange, MembersError, MembersPlan, MembersRequest, Membership};
+use paxoslease_node::front::{Answer, Request};
+use paxoslease_node::{Config, LeaseState, Node, block_on};
+
+/// A folder for the data of all nodes of a test, removed at the end.
+struct Data(PathBuf);
+
+impl Data {
+    fn new(test: &str) -> Self {
+        let name = format!("paxoslease-members-{test}-{}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    /// The configuration of a node whose list has these nodes.
+    fn config(&self, id: u16, list: &[(u16, &str)]) -> Config {
+        let config = Config::new("test", id).max_lease(Duration::from_secs(60)).shards(2);
+        let config = config.data_dir(self.0.join(id.to_string()));
+        list.iter().fold(config, |config, (id, address)| config.peer(*id, *address))
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn start(config: Config, listener: TcpListener) -> Node {
+    block_on(Node::start_on(config, listener)).expect("starts")
+}
+
+fn ask(node: &Node, change: MembersChange) -> Result<MembersPlan, MembersError> {
+    let request = MembersRequest { change, dry_run: false, yes: true };
+    match block_on(node.remote().ask(Request::Members(Box::new(request)))) {
+        Answer::Members(answer) => *answer,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn replace(remove: u16, add: u16, address: &str) -> MembersChange {
+    MembersChange::Edit { remove: vec![remove], add: vec![(add, address.to_owned())] }
+}
+
+/// Why a change is refused.
+fn refused(node: &Node, change: MembersChange) -> String {
+    match ask(node, change) {
+        Err(MembersError::Refused(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_lease_outlives_the_replacement_of_a_member_that_is_down() {
+    let data = Data::new("replace");
+    let (mut listeners, addresses): (Vec<_>, Vec<_>) = (1..=4).map(|_| listen()).unzip();
+    let list: Vec<(u16, &str)> = (1..).zip(addresses.iter().map(String::as_str)).collect();
+    let newcomer_listener = listeners.pop().expect("four");
+    let founder = |(listener, id): (TcpListener, u16)| {
+        start(data.config(id, &list[..3]).new_cell(true), listener)
+    };
+    let mut members: Vec<Node> = listeners.into_iter().zip(1..).map(founder).collect();
+    members.iter().for_each(|node| block_on(node.ready()).expect("the cell is founded"));
+    assert_eq!(status(&members[0]).members, [1, 2, 3]);
+    let lease = take(&members[0], "kept");
+
+    let newcomer = start(data.config(4, &list), newcomer_listener);
+    until("the newcomer has heard of the cell", || status(&newcomer).epoch == 1);
+    assert_eq!(status(&newcomer).membership, Membership::Outside);
+    let why = refused(&newcomer, replace(3, 4, list[3].1));
+    assert!(why.contains("not a member of the cell: ask a member"), "{why}");
+    let why = refused(&members[0], replace(9, 4, list[3].1));
+    assert!(why.contains("node 9 is not a member"), "{why}");
+    let why = refused(&members[0], replace(3, 5, "127.0.0.1:1"));
+    assert!(why.contains("node 5 does not answer"), "{why}");
+    let why = refused(&members[0], MembersChange::Abort);
+    assert!(why.contains("no change is under way"), "{why}");
+
+    let third = members.pop().expect("three");
+    third.shutdown_blocking();
+    drop(third);
+    let plan = ask(&members[0], replace(3, 4, list[3].1)).expect("a majority is up");
+    assert_eq!((plan.from, plan.to, plan.decided), (vec![1, 2, 3], vec![1, 2, 4], Some(2)));
+    assert_eq!(plan.unreachable, [3]);
+    // It lasts as long as the lease, which is renewed every few seconds.
+    let why = refused(&members[0], replace(2, 4, list[3].1));
+    assert!(why.contains("a change from [1, 2, 3] to [1, 2, 4] is under way"), "{why}");
+    for node in members.iter().chain([&newcomer]) {
+        until("the change has ended", || {
+            assert!(lease.is_held());
+            let status = status(node);
+            status.members == [1, 2, 4] && status.change.is_none()
+        });
+        assert_eq!(status(node).membership, Membership::Member);
+    }
+
+    // The lease moved to the new members by its own renewals.
+    assert_eq!(lease.state(), LeaseState::Held);
+    let seen = block_on(newcomer.inspect("kept")).expect("a quorum").expect("held");
+    assert_eq!(seen.fence, lease.fence());
+    assert!(newcomer.try_acquire("kept", TTL).blocking().is_err());
+    let fence = lease.fence();
+    lease.release_blocking().expect("released");
+    assert!(take(&newcomer, "kept").fence() > fence);
+
+    // The node that was removed comes back, hears of the change, and serves its clients.
+    let third = Node::start_blocking(data.config(3, &list[..3])).expect("starts");
+    until("it has heard of the change", || status(&third).members == [1, 2, 4]);
+    assert_eq!(status(&third).membership, Membership::Outside);
+    let last = take(&third, "kept");
+    assert!(last.fence() > fence);
+}
+
+#[test]
+fn a_node_that_no_cell_knows_changes_no_members() {
+    let data = Data::new("blank");
+    let (listener, address) = listen();
+    let blank = start(data.config(1, &[(1, &address), (2, "127.0.0.1:1")]), listener);
+    assert_eq!(status(&blank).membership, Membership::Blank);
+    let why = refused(&blank, replace(2, 3, "127.0.0.1:2"));
+    assert!(why.contains("the cell is not founded yet"), "{why}");
+    assert!(blank.try_acquire("x", TTL).blocking().is_err(), "nothing is granted");
+}
