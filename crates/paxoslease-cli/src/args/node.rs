@@ -184,17 +184,20 @@ pub(crate) struct ServeArgs {
     #[arg(value_delimiter = ',')]
     pub(crate) limits: Vec<String>,
 
-    /// New cell: vote at once; unsafe if it ever ran
+    /// Found a new cell; unsafe if it ever ran
     ///
-    /// For the first start of a brand-new cell, with an empty data folder: the node votes at once
-    /// instead of waiting max_lease. There is no environment variable for this option.
+    /// For the first start of every node of a brand-new cell, with empty data folders: the cell
+    /// grants leases once all nodes of the list are up. Without this option, a node with an empty
+    /// data folder waits until `paxoslease members` adds it. There is no environment variable for
+    /// this option.
     #[arg(long)]
     pub(crate) new_cell: bool,
 
     /// Start although the stable record is lost
     ///
-    /// For a record that is lost or corrupt. The node waits for max_lease before it votes. For one
-    /// start only, so there is no environment variable for this option.
+    /// For a record that is lost or corrupt. The node is then no longer the member that it was: it
+    /// needs an id that was never used. For one start only, so there is no environment variable for
+    /// this option.
     #[arg(long)]
     pub(crate) reset_stable_record: bool,
 

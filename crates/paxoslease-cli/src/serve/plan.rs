@@ -156,7 +156,7 @@ pub(super) fn text(config: &Config) -> String {
         ),
     );
     if node.new_cell {
-        line("new cell", "votes at once if the data folder is empty");
+        line("new cell", "founds it with all its peers if the data folder is empty");
     }
     if node.reset_stable_record {
         line("reset", &format!("the stable record; waits {max_lease:?} before it votes"));

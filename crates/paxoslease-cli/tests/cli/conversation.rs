@@ -17,8 +17,8 @@
 //! not played SNIPPET: why    the only other way
 //! ```
 //! A shell function, in one line or up to a line `}`, is kept for all lines below it. `$PORT` is a
-//! free port, as are the next two, and so on in steps of ten, for five nodes. `$REPOSITORY` is the folder of the
-//! repository.
+//! free port, as are the next two, and so on in steps of ten, for five nodes. `$REPOSITORY` is the
+//! folder of the repository.
 //!
 //! In the output, `!` marks lines of stderr, and `<folder>`, `<cell>`, `<http 1>`, `<port 2>` and
 //! `<a>` stand for paths, names, addresses and process ids. The process of a cell has the label

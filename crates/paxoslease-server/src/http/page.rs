@@ -14,7 +14,7 @@ use axum::response::{Html, IntoResponse};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use paxoslease_node::front::Cursor;
-use paxoslease_node::{Role, Status};
+use paxoslease_node::{Membership, Role, Status};
 use sha2::{Digest as _, Sha256};
 
 use super::App;
@@ -68,6 +68,7 @@ pub(super) async fn page(
         ("heading", format!("Cell {}", escape(&status.cell))),
         ("node", status.node.to_string()),
         ("summary", summary(&status)),
+        ("members", members(&status)),
         ("tiles", tiles(&status)),
         ("nodes", nodes(&status)),
         ("prefix", escape(&prefix)),
@@ -99,6 +100,23 @@ fn summary(status: &Status) -> String {
     }
 }
 
+fn members(status: &Status) -> String {
+    let ids = |nodes: &[u16]| nodes.iter().map(u16::to_string).collect::<Vec<_>>().join(" ");
+    let now = ids(&status.members);
+    let epoch = match status.membership {
+        Membership::Fixed => "fixed".to_owned(),
+        _ => format!("epoch {}", status.epoch),
+    };
+    let Some(change) = &status.change else { return format!("Members {now} · {epoch}") };
+    let (to, wait) = (ids(&change.to), change.wait_remaining);
+    let left = match change.standing {
+        _ if !wait.is_zero() => format!("{:.1} s left", wait.as_secs_f64()),
+        0 => "about to end".to_owned(),
+        standing => format!("{standing} standing leases have not moved yet"),
+    };
+    format!("◷ The members change from {now} to {to} · {epoch} · {left}")
+}
+
 fn tiles(status: &Status) -> String {
     let tiles = [
         ("names kept", status.leases),
@@ -115,7 +133,7 @@ fn tiles(status: &Status) -> String {
 
 fn nodes(status: &Status) -> String {
     let own_state = match status.role {
-        Role::Member => state(true, status.quarantine_remaining),
+        Role::Member => state(true, status.quarantine_remaining, part(status, status.node)),
         Role::Proposer => "● proposes, does not vote".to_owned(),
     };
     let own = row(&[&status.node.to_string(), "this node", &own_state, "", ""]);
@@ -124,7 +142,7 @@ fn nodes(status: &Status) -> String {
         let html = row(&[
             &peer.node.to_string(),
             peer.address.as_deref().unwrap_or_default(),
-            &state(peer.up, peer.quarantine_remaining),
+            &state(peer.up, peer.quarantine_remaining, part(status, peer.node)),
             &rtt,
             peer.problem.as_deref().unwrap_or_default(),
         ]);
@@ -135,10 +153,20 @@ fn nodes(status: &Status) -> String {
     rows.into_iter().map(|(_, html)| html).collect()
 }
 
-fn state(up: bool, quarantine: Duration) -> String {
+/// Whether a node is a member, or becomes one.
+fn part(status: &Status, node: u16) -> &'static str {
+    let joins = || status.change.as_ref().is_some_and(|change| change.to.contains(&node));
+    match status.members.contains(&node) {
+        true => "",
+        false if joins() => ", joins",
+        false => ", not a member",
+    }
+}
+
+fn state(up: bool, quarantine: Duration, part: &str) -> String {
     match (up, quarantine.is_zero()) {
         (false, _) => "✕ unreachable".to_owned(),
-        (true, true) => "● up".to_owned(),
+        (true, true) => format!("● up{part}"),
         (true, false) => format!("◷ quarantined, {:.1} s", quarantine.as_secs_f64()),
     }
 }

@@ -10,7 +10,7 @@ pub async fn serve(id: u16, peers: [&str; 3], data_dir: &str) -> Result<(), Box<
         .peer(1, peers[0]) // Beyond loopback, set `.tls(..)` too.
         .peer(2, peers[1])
         .peer(3, peers[2])
-        .new_cell(true); // Skips a wait of 60 s. Only for the first start of a cell: unsafe later.
+        .new_cell(true); // Founds the cell once all three run. Only for the first start of a cell.
     let node = Node::start(config).await?;
     let lease = node.acquire("master", Duration::from_secs(5)).await?; // Waits in line.
     println!("node {id} is master, with fence {}", lease.fence());

@@ -295,6 +295,9 @@ fn observe_members(observer: &mut Observer) {
         status["change"]["to"] == json!([1, 2])
     });
     observer.get(member, &["/v1/cell"]);
+    let page = member.get("/").text;
+    assert!(page.contains("The members change from 1 to 1 2 · epoch 2 · "), "{page}");
+    assert!(page.contains("<td>● up, joins</td>"), "{page}");
     let refused = observer.post(member, PATH, add("yes")).field("message");
     assert!(refused.contains("is under way"), "{refused}");
     let aborted = observer.post(member, PATH, json!({"action": "abort"})).json();
