@@ -172,8 +172,9 @@ impl Drop for FakeNode {
 fn greeting(cell: &str) -> String {
     let len = cell.len();
     format!(
-        "%6\r\n+server\r\n+paxoslease\r\n+cell\r\n${len}\r\n{cell}\r\n+node\r\n:1\r\n\
-         +clock_drift_ppm\r\n:1000\r\n+clock_granularity_us\r\n:1000\r\n+max_lease_ms\r\n:60000\r\n"
+        "%8\r\n+server\r\n+paxoslease\r\n+cell\r\n${len}\r\n{cell}\r\n+node\r\n:1\r\n\
+         +clock_drift_ppm\r\n:1000\r\n+clock_granularity_us\r\n:1000\r\n+max_lease_ms\r\n:60000\r\n\
+         +epoch\r\n:0\r\n+members\r\n*0\r\n"
     )
 }
 
