@@ -78,7 +78,7 @@ impl Route {
         self.best_error.take()
     }
 
-    /// Round robin. Members come before other endpoints, and endpoints that failed a moment ago come
+    /// Round robin. Members come before other endpoints. Endpoints that failed a moment ago come
     /// last.
     fn move_on(&mut self, now: Instant) {
         let Self { endpoints, avoided, next, .. } = self;
