@@ -46,9 +46,10 @@ impl FakeNode {
     /// A node that reports these members.
     pub(crate) fn reporting(
         members: &[&str],
+        tls: Option<Arc<ServerConfig>>,
         script: impl Fn(&[&str]) -> Action + Send + Sync + 'static,
     ) -> Self {
-        Self::serve(greeting("c", members), None, None, Arc::new(script))
+        Self::serve(greeting("c", members), tls, None, Arc::new(script))
     }
 
     /// A node with TLS, which may require a token.

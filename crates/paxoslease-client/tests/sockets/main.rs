@@ -204,7 +204,7 @@ fn a_watch_continues_at_another_node_and_says_so() {
 #[test]
 fn a_watch_continues_at_a_member_that_its_node_reported() {
     let second = FakeNode::start("c", watched);
-    let first = FakeNode::reporting(&[DEAD, second.endpoint()], watched);
+    let first = FakeNode::reporting(&[DEAD, second.endpoint()], None, watched);
     let client = client(&[first.endpoint()]);
     let mut watch = client.watch("jobs/");
     assert_eq!(watch.next_blocking(), Some(connected(&first)));
