@@ -39,7 +39,8 @@ impl Default for Builder {
 
 impl Builder {
     /// Adds endpoints: `host:port`, or several separated by commas. They are tried in order, and
-    /// must be nodes of one cell. Without a port: 7400.
+    /// must be nodes of one cell. Without a port: 7400. One that answers is enough: it names the
+    /// others.
     pub fn endpoints(mut self, endpoints: &str) -> Self {
         let given = endpoints.split(',').map(str::trim).filter(|text| !text.is_empty());
         self.endpoints.extend(given.map(str::to_owned));

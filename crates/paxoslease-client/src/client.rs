@@ -331,7 +331,7 @@ impl Client {
         block_on(self.members(request))
     }
 
-    /// The endpoints of this client, in the order in which it tries them.
+    /// The configured endpoints, in the order in which the client tries them for its first contact.
     #[must_use]
     pub fn endpoints(&self) -> &[String] {
         &self.shared.endpoints

@@ -8,6 +8,7 @@ use paxoslease_core::Instant;
 use paxoslease_holder::AskError;
 
 use crate::builder::Builder;
+use crate::endpoints::Endpoints;
 use crate::engine::Engine;
 use crate::engine::protocol::Greeting;
 use crate::route::Route;
@@ -16,7 +17,7 @@ use crate::route::Route;
 pub(crate) struct Connector {
     pub(crate) engine: Engine,
     route: Route,
-    endpoints: Vec<String>,
+    endpoints: Endpoints,
     connect_timeout: Duration,
     line: LineState,
     /// Whether a dial of this pass over the endpoints had less time than configured, because leases
@@ -47,9 +48,9 @@ pub(crate) enum Step {
 
 impl Connector {
     pub(crate) fn new(now: Instant, config: &Builder, seed: u64) -> Self {
-        let endpoints = config.endpoints.clone();
+        let endpoints = Endpoints::new(config.endpoints.clone());
         Self {
-            route: Route::new(endpoints.len(), seed),
+            route: Route::new(endpoints.clone(), seed),
             engine: Engine::new(now, endpoints.clone(), config.request_timeout, !seed),
             endpoints,
             connect_timeout: config.connect_timeout,
@@ -58,14 +59,14 @@ impl Connector {
         }
     }
 
-    /// The index of the endpoint in use, or of the next one to try.
-    pub(crate) const fn endpoint_index(&self) -> usize {
-        self.route.next
+    /// The endpoints, for tasks that have a connection of their own.
+    pub(crate) const fn endpoints(&self) -> &Endpoints {
+        &self.endpoints
     }
 
     /// The endpoint in use, or the next one to try.
     pub(crate) fn endpoint(&self) -> &str {
-        &self.endpoints[self.route.next]
+        &self.route.next
     }
 
     /// Does what is due. The owner of the socket calls this until it returns [`Step::Wait`].
@@ -107,14 +108,14 @@ impl Connector {
     pub(crate) fn dialled(&mut self, now: Instant, outcome: Result<Greeting, AskError>) {
         match outcome {
             Ok(greeting) => {
-                let endpoint = &self.endpoints[self.route.next];
+                let endpoint = &self.route.next;
                 tracing::debug!(endpoint, node = greeting.node, "connected");
                 self.engine.connected(now, endpoint, greeting);
                 (self.line, self.is_hasty) = (LineState::Up, false);
             }
             Err(error) => {
                 self.line = LineState::Down;
-                self.failed(now, error);
+                self.failed(now, self.endpoints.judge(error));
             }
         }
     }
@@ -142,15 +143,95 @@ impl Connector {
         let why = match self.route.fail(now, error, most) {
             None => return,
             Some(AskError::Unreachable { endpoints: which, problem }) => {
-                let problem = match self.endpoints.len() {
+                let endpoints = self.endpoints.all();
+                let problem = match endpoints.len() {
                     1 => problem,
                     _ => format!("{}: {problem}", which.join(", ")),
                 };
-                AskError::Unreachable { endpoints: self.endpoints.clone(), problem }
+                AskError::Unreachable { endpoints, problem }
             }
             Some(why) => why,
         };
         let was_hasty = std::mem::take(&mut self.is_hasty);
         self.engine.unreachable(now, &why, was_hasty);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Client;
+    use crate::command::{Command, Query};
+    use crate::test_util::greeting;
+
+    struct Dialling {
+        connector: Connector,
+        now: Instant,
+    }
+
+    impl Dialling {
+        fn new(endpoints: &str) -> Self {
+            let now = Instant::ZERO.after(Duration::from_secs(1));
+            let connector = Connector::new(now, &Client::builder().endpoints(endpoints), 7);
+            Self { connector, now }
+        }
+
+        /// The endpoint that is dialled for a new request.
+        fn dials(&mut self) -> String {
+            let (reply, _answer) = oneshot::channel();
+            let query = Query::Get { name: "x".into(), reply };
+            self.connector.engine.command(self.now, Command::Query(query));
+            match self.connector.step(self.now) {
+                Step::Dial { endpoint, .. } => endpoint,
+                other => panic!("{other:?}"),
+            }
+        }
+
+        fn fails(&mut self) {
+            let endpoints = vec![self.connector.endpoint().to_owned()];
+            let error = AskError::Unreachable { endpoints, problem: "refused".into() };
+            self.now = self.now.after(Duration::from_millis(1));
+            self.connector.dialled(self.now, Err(error));
+        }
+
+        fn connects(&mut self, epoch: u32, members: &[&str]) {
+            self.connector.dialled(self.now, Ok(greeting(epoch, members)));
+            let used = self.connector.engine.received(self.now, b">1\r\n+useful\r\n");
+            assert!(used.is_ok() && self.connector.step(self.now) == Step::Wait);
+        }
+
+        fn breaks(&mut self) {
+            self.connector.broken(self.now, &"reset");
+        }
+    }
+
+    #[test]
+    fn configured_endpoints_are_tried_when_all_members_fail() {
+        let mut dialling = Dialling::new("lb:1");
+        assert_eq!(dialling.dials(), "lb:1");
+        dialling.connects(1, &["a:1", "b:1"]);
+        assert_eq!(dialling.connector.endpoint(), "lb:1", "the endpoint in use stays in use");
+        dialling.breaks();
+        let mut tried = Vec::new();
+        for _ in 0..3 {
+            tried.push(dialling.dials());
+            dialling.fails();
+        }
+        assert_eq!(tried, ["a:1", "b:1", "lb:1"]);
+    }
+
+    #[test]
+    fn members_are_preferred_to_other_endpoints() {
+        let mut dialling = Dialling::new("old:1");
+        dialling.dials();
+        dialling.connects(1, &["a:1", "b:1", "c:1"]);
+        dialling.breaks();
+        for expected in ["a:1", "b:1", "c:1"] {
+            assert_eq!(dialling.dials(), expected);
+            dialling.connects(1, &["a:1", "b:1", "c:1"]);
+            dialling.now = dialling.now.after(Duration::from_secs(60));
+            dialling.breaks();
+        }
+        assert_eq!(dialling.dials(), "a:1", "the cell has left the node that was configured");
     }
 }

@@ -141,13 +141,14 @@ impl Driver {
     }
 
     fn command(&mut self, now: Instant, command: Command) {
-        let (dialler, endpoint) = (Rc::clone(&self.dialler), self.connector.endpoint_index());
+        let (dialler, endpoints) = (Rc::clone(&self.dialler), self.connector.endpoints().clone());
+        let first = self.connector.endpoint().to_owned();
         match command {
             Command::Watch(subscription) => {
-                spawn_local(follow::watch(dialler, endpoint, subscription));
+                spawn_local(follow::watch(dialler, endpoints, first, subscription));
             }
             Command::Observe { name, changes } => {
-                spawn_local(follow::observe(dialler, endpoint, name, changes));
+                spawn_local(follow::observe(dialler, endpoints, first, name, changes));
             }
             Command::StatusOf { endpoint, reply } => {
                 spawn_local(async move {

@@ -21,6 +21,7 @@ use paxoslease_holder::transport::{Caller, Due, GuardId, Guards, ReleaseOutcome,
 use paxoslease_wire::resp::{RespError, Value};
 
 use crate::command::{Command, Query, Release, ReleaseReply, Renew};
+use crate::endpoints::Endpoints;
 use acquires::Acquires;
 use protocol::{Greeting, Push};
 use renewal_timeout::RenewalTimeout;
@@ -32,9 +33,12 @@ const IN_FLIGHT_MAX: usize = 1024;
 /// How long the node of a needed connection may be silent before the client probes it.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
+/// How often the client asks its node who the members are.
+pub(crate) const REFRESH: Duration = Duration::from_secs(30);
+
 #[derive(Debug)]
 pub(crate) struct Engine {
-    endpoints: Vec<String>,
+    endpoints: Endpoints,
     request_timeout: Duration,
     renewal_timeout: RenewalTimeout,
     guards: Guards,
@@ -63,6 +67,8 @@ struct Session {
     again: Vec<PendingRequest>,
     began_at: Instant,
     heard_at: Instant,
+    /// When the client asks for the members again.
+    refresh_at: Instant,
     /// When the node last showed that it reaches a majority.
     served_at: Instant,
     /// Whether the node has sent any reply except an error.
@@ -82,7 +88,7 @@ struct Sent {
 impl Engine {
     pub(crate) fn new(
         now: Instant,
-        endpoints: Vec<String>,
+        endpoints: Endpoints,
         request_timeout: Duration,
         seed: u64,
     ) -> Self {
@@ -204,6 +210,7 @@ impl Engine {
 
     /// A connection is open, and its node has greeted the client.
     pub(crate) fn connected(&mut self, now: Instant, endpoint: &str, greeting: Greeting) {
+        self.endpoints.learn(&greeting);
         self.sessions += 1;
         self.session = Some(Session {
             number: self.sessions,
@@ -213,6 +220,7 @@ impl Engine {
             again: Vec::new(),
             began_at: now,
             heard_at: now,
+            refresh_at: now.after(REFRESH),
             served_at: Instant::ZERO,
             was_useful: false,
             leave_reason: None,
@@ -231,7 +239,7 @@ impl Engine {
             pending.was_sent = true;
             match pending.request {
                 NodeRequest::Acquire(id) if !self.acquires.unsend(id) => {}
-                NodeRequest::Ping | NodeRequest::Cancel(_) => {}
+                NodeRequest::Hello | NodeRequest::Ping | NodeRequest::Cancel(_) => {}
                 _ => again.push_back(pending),
             }
         }
@@ -304,6 +312,7 @@ impl Engine {
         self.check_guards(now);
         self.check_acquires(now);
         self.check_session(now);
+        self.refresh(now);
         self.send_pending(now);
     }
 
@@ -351,6 +360,21 @@ impl Engine {
             let request = self.liveness_probe();
             self.enqueue(now, request);
         }
+    }
+
+    /// Asks for the members again when it is time. This request belongs to its connection: if that
+    /// ends, the next greeting answers it.
+    fn refresh(&mut self, now: Instant) {
+        let is_due =
+            |session: &Session| now >= session.refresh_at && session.leave_reason.is_none();
+        if !self.session.as_ref().is_some_and(is_due) {
+            return;
+        }
+        let pending = PendingRequest::new(NodeRequest::Hello, now.after(self.request_timeout));
+        self.put(now, &pending.request);
+        let session = self.session.as_mut().expect("looked at above");
+        session.refresh_at = now.after(REFRESH);
+        session.in_flight.push_back(Sent { pending, sent_at: now });
     }
 
     /// The request to a silent node. A node with queued acquires may have lost its majority; then
@@ -416,7 +440,7 @@ impl Engine {
 
     fn unanswered(&self) -> AskError {
         let problem = "no answer in time".to_owned();
-        AskError::Unreachable { endpoints: self.endpoints.clone(), problem }
+        AskError::Unreachable { endpoints: self.endpoints.all(), problem }
     }
 
     /// The bytes to send. The caller drains what it has sent.
@@ -429,11 +453,12 @@ impl Engine {
         let session_at = self.session.as_ref().map(|session| {
             let silent_at = session.heard_at.after(SILENCE_MAX);
             let idle = self.guards.is_empty() && self.acquires.is_empty();
-            match session.in_flight.front() {
+            let checked_at = match session.in_flight.front() {
                 Some(sent) => session.stalls_at(sent, self.request_timeout),
                 None if idle => Instant::MAX,
                 None => silent_at,
-            }
+            };
+            checked_at.min(session.refresh_at)
         });
         let times = [self.guards.next_at(), self.acquires.next_at(), session_at, self.stop_by];
         times.into_iter().flatten().min().filter(|at| *at < Instant::MAX)

@@ -12,7 +12,11 @@ use paxoslease_wire::resp::Value;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use crate::election::LeaderChange;
-use crate::engine::protocol::{self, Push, Refusal, Word, put, put_get, put_status, unexpected};
+use crate::endpoints::Endpoints;
+use crate::engine::REFRESH;
+use crate::engine::protocol::{
+    self, Greeting, Push, Refusal, Word, put, put_get, put_hello_again, put_status, unexpected,
+};
 use crate::link::{Dialler, Link, LinkError};
 use crate::status::NodeStatus;
 
@@ -58,8 +62,14 @@ pub(crate) async fn ask<T, E: From<AskError>>(
 }
 
 /// Follows names that begin with a prefix, until the watch is dropped.
-pub(crate) async fn watch(dialler: Rc<Dialler>, first: usize, subscription: Subscription) {
-    let following = follow(&dialler, first, subscription.prefix(), WatchFollower(&subscription));
+pub(crate) async fn watch(
+    dialler: Rc<Dialler>,
+    endpoints: Endpoints,
+    first: String,
+    subscription: Subscription,
+) {
+    let (prefix, follower) = (subscription.prefix(), WatchFollower(&subscription));
+    let following = follow(&dialler, &endpoints, first, prefix, follower);
     tokio::select! {
         () = following => {}
         () = subscription.closed() => {}
@@ -69,7 +79,8 @@ pub(crate) async fn watch(dialler: Rc<Dialler>, first: usize, subscription: Subs
 /// Follows who leads, until the observer is dropped.
 pub(crate) async fn observe(
     dialler: Rc<Dialler>,
-    first: usize,
+    endpoints: Endpoints,
+    first: String,
     name: Box<str>,
     changes: Sender<LeaderChange>,
 ) {
@@ -81,7 +92,7 @@ pub(crate) async fn observe(
         is_asked: false,
     };
     tokio::select! {
-        () = follow(&dialler, first, &name, observer) => {}
+        () = follow(&dialler, &endpoints, first, &name, observer) => {}
         () = changes.closed() => {}
     }
 }
@@ -102,14 +113,22 @@ trait Follower {
 }
 
 /// Follows a prefix at one node after the other. Ends only when no node trusts this client.
-async fn follow(dialler: &Dialler, first: usize, prefix: &str, mut follower: impl Follower) {
-    let endpoints = &dialler.config.endpoints;
+async fn follow(
+    dialler: &Dialler,
+    endpoints: &Endpoints,
+    first: String,
+    prefix: &str,
+    mut follower: impl Follower,
+) {
+    let mut endpoint = first;
     let mut pause = PAUSE;
     let mut refusals = 0;
-    for endpoint in endpoints.iter().cycle().skip(first) {
-        let error = match dialler.dial(endpoint).await {
-            Ok((link, _)) => {
-                let heard = follow_at(link, endpoint, prefix, &mut follower, &mut pause).await;
+    loop {
+        let error = match dialler.dial(&endpoint).await {
+            Ok((link, greeting)) => {
+                endpoints.learn(&greeting);
+                let node = Followed { endpoints, endpoint: &endpoint, prefix };
+                let heard = follow_at(link, node, &mut follower, &mut pause).await;
                 match heard {
                     Err(LinkError::Refused(error)) => error,
                     Err(error) => {
@@ -118,10 +137,10 @@ async fn follow(dialler: &Dialler, first: usize, prefix: &str, mut follower: imp
                     }
                 }
             }
-            Err(error) => error,
+            Err(error) => endpoints.judge(error),
         };
         refusals = if error.is_lack_of_trust() { refusals + 1 } else { 0 };
-        let is_over = refusals == endpoints.len();
+        let is_over = refusals >= endpoints.len();
         // Reports a disconnect once, not each failed attempt after it.
         if pause == PAUSE || is_over {
             follower.disconnected(match error {
@@ -134,14 +153,22 @@ async fn follow(dialler: &Dialler, first: usize, prefix: &str, mut follower: imp
         }
         sleep(pause).await;
         pause = (pause * 2).min(PAUSE_MAX);
+        endpoint = endpoints.after(&endpoint);
     }
+}
+
+/// What is followed, and where.
+#[derive(Clone, Copy)]
+struct Followed<'a> {
+    endpoints: &'a Endpoints,
+    endpoint: &'a str,
+    prefix: &'a str,
 }
 
 /// Follows a prefix at one node, until the connection breaks.
 async fn follow_at(
     mut link: Link,
-    endpoint: &str,
-    prefix: &str,
+    Followed { endpoints, endpoint, prefix }: Followed<'_>,
     follower: &mut impl Follower,
     pause: &mut Duration,
 ) -> Result<std::convert::Infallible, LinkError> {
@@ -158,10 +185,12 @@ async fn follow_at(
     follower.connected(endpoint, &mut out);
     let mut is_probed = false;
     let mut silent_at = Instant::now() + SILENCE_MAX;
+    let mut refresh_at = Instant::now() + REFRESH;
     loop {
         link.send(&out).await?;
         out.clear();
-        let wake_at = follower.next_at().map_or(silent_at, |at| at.min(silent_at));
+        let wake_at = silent_at.min(refresh_at);
+        let wake_at = follower.next_at().map_or(wake_at, |at| at.min(wake_at));
         let heard = link.receive(|value| {
             match value {
                 Value::Push(items) => {
@@ -170,6 +199,10 @@ async fn follow_at(
                     }
                 }
                 Value::Bulk(text) if text == PROBE.as_bytes() => {}
+                Value::Map(_) if value.field(b"server").is_some() => {
+                    // The members in a greeting are hints.
+                    Greeting::new(value).iter().for_each(|greeting| endpoints.learn(greeting));
+                }
                 reply => {
                     check_trust(reply)?;
                     follower.answered(reply);
@@ -190,6 +223,10 @@ async fn follow_at(
                 put(&mut out, &[Word::Text("ECHO"), Word::Text(PROBE)]);
                 silent_at = Instant::now() + SILENCE_MAX;
             }
+        }
+        if Instant::now() >= refresh_at {
+            put_hello_again(&mut out);
+            refresh_at = Instant::now() + REFRESH;
         }
         follower.tick(&mut out);
     }

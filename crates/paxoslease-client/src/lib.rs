@@ -46,6 +46,14 @@
 //! once, because a retry would not help. Only guards retry as long as their leases last, so that
 //! one misconfigured node does not cost a lease.
 //!
+//! # Endpoints
+//! The configured endpoints are for the first contact. Nodes tell the client where to reach the
+//! members of the cell, and the client asks again every 30 s. It tries these addresses first and
+//! the configured endpoints after them, so it keeps its leases even if all members are replaced. It
+//! stays at a node as long as the connection works. Nodes that advertise no address change nothing.
+//! With TLS, a certificate must be valid for the host of the address that the client dials, or for
+//! [`Tls::with_server_name`].
+//!
 //! # When nodes and connections fail
 //! A client keeps one connection, to the first endpoint that answers. It moves to the next endpoint
 //! when the connection breaks or stalls, or its node has no majority. It repeats the requests in
@@ -61,6 +69,7 @@ mod command;
 mod connector;
 mod driver;
 mod election;
+mod endpoints;
 mod engine;
 mod error;
 mod follow;

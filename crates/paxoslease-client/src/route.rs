@@ -7,6 +7,8 @@ use paxoslease_core::{Instant, Rng};
 
 use paxoslease_holder::AskError;
 
+use crate::endpoints::Endpoints;
+
 /// The pause after all endpoints have failed: at first, and at most.
 const PAUSE: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(500);
@@ -15,10 +17,11 @@ const AVOID: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub(crate) struct Route {
-    /// Until when the client avoids each endpoint.
-    avoid_until: Vec<Instant>,
-    /// The index of the endpoint in use, or of the next one to try.
-    pub(crate) next: usize,
+    endpoints: Endpoints,
+    /// The endpoints that failed a moment ago, and until when the client avoids them.
+    avoided: Vec<(String, Instant)>,
+    /// The endpoint in use, or the next one to try. It may have left the list.
+    pub(crate) next: String,
     /// How many endpoints have failed since one worked.
     failures: usize,
     best_error: Option<AskError>,
@@ -30,10 +33,11 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    pub(crate) fn new(endpoints: usize, seed: u64) -> Self {
+    pub(crate) fn new(endpoints: Endpoints, seed: u64) -> Self {
         Self {
-            avoid_until: vec![Instant::ZERO; endpoints],
-            next: 0,
+            next: endpoints.first(),
+            endpoints,
+            avoided: Vec::new(),
             failures: 0,
             best_error: None,
             retry_at: Instant::ZERO,
@@ -63,7 +67,7 @@ impl Route {
         self.best_error = Some(best_error);
         self.move_on(now);
         self.failures += 1;
-        if self.failures < self.avoid_until.len() {
+        if self.failures < self.endpoints.len() {
             return None;
         }
         self.failures = 0;
@@ -74,13 +78,19 @@ impl Route {
         self.best_error.take()
     }
 
-    /// Round robin, but endpoints that failed a moment ago come last.
+    /// Round robin. Members come before other endpoints. Endpoints that failed a moment ago come
+    /// last.
     fn move_on(&mut self, now: Instant) {
-        self.avoid_until[self.next] = now.after(AVOID);
-        let count = self.avoid_until.len();
-        let in_turn = (1..=count).map(|step| (self.next + step) % count);
-        let next = in_turn.min_by_key(|endpoint| self.avoid_until[*endpoint].max(now));
-        self.next = next.unwrap_or_default();
+        let Self { endpoints, avoided, next, .. } = self;
+        avoided.retain(|(endpoint, until)| *until > now && endpoint != next);
+        avoided.push((next.clone(), now.after(AVOID)));
+        let avoided_until = |endpoint: &str| {
+            let known = avoided.iter().find(|(avoided, _)| avoided == endpoint);
+            known.map_or(now, |(_, until)| *until)
+        };
+        *next = endpoints.best_after(next, |candidate| {
+            (avoided_until(candidate.endpoint), !candidate.is_member)
+        });
     }
 }
 
@@ -88,34 +98,39 @@ impl Route {
 mod tests {
     use super::*;
 
+    fn route() -> Route {
+        Route::new(Endpoints::new(["n0:1", "n1:1", "n2:1"].map(str::to_owned).to_vec()), 7)
+    }
+
     fn unreachable() -> AskError {
         AskError::Unreachable { endpoints: Vec::new(), problem: "refused".into() }
     }
 
     #[test]
     fn a_failed_endpoint_is_avoided_for_a_while() {
-        let mut route = Route::new(3, 7);
+        let mut route = route();
         let mut now = Instant::ZERO.after(Duration::from_secs(1));
-        let mut tried = vec![route.next];
+        let mut tried = vec![route.next.clone()];
         for _ in 0..5 {
             now = now.after(Duration::from_millis(1));
             route.advance(now);
-            tried.push(route.next);
+            tried.push(route.next.clone());
         }
-        assert_eq!(tried, [0, 1, 2, 0, 1, 2], "round robin when all have failed");
+        let turn = ["n0:1", "n1:1", "n2:1"];
+        assert_eq!(tried, [turn, turn].concat(), "round robin when all have failed");
         now = now.after(AVOID);
         route.advance(now);
-        assert_eq!(route.next, 0);
+        assert_eq!(route.next, "n0:1");
         now = now.after(AVOID / 2);
         route.advance(now);
-        assert_eq!(route.next, 1, "not the one that was left before");
+        assert_eq!(route.next, "n1:1", "not the one that was left before");
         route.advance(now.after(AVOID / 2));
-        assert_eq!(route.next, 2, "it is not avoided any more");
+        assert_eq!(route.next, "n2:1", "it is not avoided any more");
     }
 
     #[test]
     fn when_all_have_failed_the_most_specific_error_is_returned() {
-        let mut route = Route::new(3, 7);
+        let mut route = route();
         let (now, alone) = (Instant::ZERO, AskError::NoQuorum("alone".into()));
         let most = Duration::from_millis(1);
         for _ in 0..3 {

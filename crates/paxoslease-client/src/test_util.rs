@@ -13,6 +13,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use crate::client::{Client, Shared};
 use crate::command::Command;
+use crate::endpoints::Endpoints;
 use crate::engine::Engine;
 use crate::engine::protocol::Greeting;
 
@@ -41,7 +42,7 @@ impl ManualClient {
         let endpoints: Vec<String> = (1..=endpoints).map(|node| format!("n{node}:1")).collect();
         let (sender, commands) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(clock.clone(), endpoints.clone(), sender));
-        let engine = Engine::new(clock.now(), endpoints, REQUEST_TIMEOUT, SEED);
+        let engine = Engine::new(clock.now(), Endpoints::new(endpoints), REQUEST_TIMEOUT, SEED);
         Self { nanos, engine, commands, client: Client { shared }, unread: Vec::new() }
     }
 
@@ -68,7 +69,7 @@ impl ManualClient {
 
     /// Connects a node with this drift.
     pub fn connected_to(&mut self, drift: Drift) {
-        self.greeted(Greeting { cell: "c".into(), node: 1, drift, max_lease: MAX_LEASE });
+        self.greeted(Greeting { drift, ..greeting(0, &[]) });
     }
 
     /// Connects a node if the bytes are a greeting. Returns whether they are.
@@ -118,6 +119,18 @@ impl ManualClient {
         self.unread.drain(..used);
         self.run();
         Ok(())
+    }
+}
+
+/// The greeting of a node that reports these members.
+pub(crate) fn greeting(epoch: u32, members: &[&str]) -> Greeting {
+    Greeting {
+        cell: "c".into(),
+        node: 1,
+        drift: Drift::new(1000, Duration::from_millis(1)).expect("in bounds"),
+        max_lease: MAX_LEASE,
+        epoch,
+        members: members.iter().map(|&address| address.to_owned()).collect(),
     }
 }
 

@@ -152,10 +152,11 @@ impl Simulation {
         let mut simulation = Self { world, judge, tasks: Tasks::new() };
         let nodes: Vec<usize> = (0..setup.nodes()).collect();
         for clock in &clocks[setup.nodes()..] {
-            // Clients begin with different nodes.
+            // Clients begin with different nodes, and learn the others.
             let mut nodes = nodes.clone();
             let first = rng.below(nodes.len() as u64) as usize;
             nodes.rotate_left(first);
+            nodes.truncate(rng.between(1, nodes.len() as u64) as usize);
             simulation.world.add_client(nodes, clock.clone(), setup.client_rules);
         }
         simulation

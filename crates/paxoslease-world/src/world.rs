@@ -101,12 +101,19 @@ impl World {
     }
 
     /// Adds a host for a node, which does not run yet.
-    pub(crate) fn add_node(&mut self, config: Config, clock: HostClock, has_disk: bool) -> usize {
+    pub(crate) fn add_node(
+        &mut self,
+        mut config: Config,
+        clock: HostClock,
+        has_disk: bool,
+    ) -> usize {
         let host = self.network.add_host();
         if let Some(address) = config.peers.get(&config.node) {
             self.network.add_address(host, address.clone(), Port::Peers);
         }
-        self.network.add_address(host, client_endpoint(&config), Port::Clients);
+        let endpoint = client_endpoint(&config);
+        self.network.add_address(host, endpoint.clone(), Port::Clients);
+        config.client_address = Some(endpoint);
         let files = has_disk.then(VolatileFiles::default);
         self.add(clock, HostKind::Node(Box::new(NodeHost::new(config, files))));
         host

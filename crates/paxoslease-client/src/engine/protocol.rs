@@ -6,10 +6,11 @@
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use paxoslease_core::{Drift, Label, Name, Permits, Tenure, Ttl};
+use paxoslease_core::{Drift, Label, MEMBERS_MAX, Name, Permits, Tenure, Ttl};
 use paxoslease_holder::{AskError, Change, LeaseInfo, Limit, Quarantine};
 use paxoslease_wire::resp::{self, Value, put_array, put_bulk, put_bulk_integer};
 
+use crate::builder;
 use crate::list::Page;
 
 /// How a node queues an acquire.
@@ -67,6 +68,11 @@ pub(crate) fn put_get(out: &mut Vec<u8>, name: &str) {
 
 pub(crate) fn put_status(out: &mut Vec<u8>) {
     put(out, &[Word::Text("CELL.STATUS")]);
+}
+
+/// Asks for the greeting again, which names the current members.
+pub(crate) fn put_hello_again(out: &mut Vec<u8>) {
+    put(out, &[Word::Text("HELLO")]);
 }
 
 /// Introduces the client. The token comes first: a node that requires one answers no other command
@@ -138,6 +144,9 @@ fn busy(text: String) -> AskError {
     }
 }
 
+/// How many members a node may report: those of both sets during a change.
+const REPORTED_MAX: usize = 2 * MEMBERS_MAX;
+
 /// What a node says about itself in its reply to HELLO.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Greeting {
@@ -145,6 +154,10 @@ pub(crate) struct Greeting {
     pub(crate) node: u16,
     pub(crate) drift: Drift,
     pub(crate) max_lease: Ttl,
+    /// The epoch of the members.
+    pub(crate) epoch: u32,
+    /// Where clients reach them, as far as the node knows.
+    pub(crate) members: Vec<String>,
 }
 
 impl Greeting {
@@ -168,6 +181,8 @@ impl Greeting {
         let granularity = Duration::from_micros(u64::from(number("clock_granularity_us")?));
         let drift = Drift::new(number("clock_drift_ppm")?, granularity);
         let max_lease = Ttl::from_millis(number("max_lease_ms")?);
+        let members = reply.field(b"members").and_then(Value::items);
+        let members = members.ok_or_else(|| bad("its greeting lacks members".into()))?;
         Ok(Self {
             cell: text(reply.field(b"cell"))
                 .ok_or_else(|| bad("its greeting lacks cell".into()))?,
@@ -175,6 +190,12 @@ impl Greeting {
                 .map_err(|_| bad("its node id is out of bounds".into()))?,
             drift: drift.ok_or_else(|| bad("its clocks drift too much for leases".into()))?,
             max_lease: max_lease.ok_or_else(|| bad("its max_lease is out of bounds".into()))?,
+            epoch: number("epoch")?,
+            // The client cannot dial an address that is not an endpoint.
+            members: members
+                .take(REPORTED_MAX)
+                .filter_map(|address| builder::endpoint(&text(Some(address))?).ok())
+                .collect(),
         })
     }
 }

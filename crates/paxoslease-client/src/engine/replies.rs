@@ -9,7 +9,7 @@ use paxoslease_holder::{AcquireError, AskError, RenewError};
 use paxoslease_wire::resp::Value;
 
 use super::acquires::PendingAcquire;
-use super::protocol::{self, Granted, Push, Refusal, unexpected};
+use super::protocol::{self, Granted, Greeting, Push, Refusal, unexpected};
 use super::request::{NodeRequest, PendingRequest};
 use super::{Engine, Sent};
 use crate::command::{Query, Release, Renew, Reply};
@@ -76,6 +76,10 @@ impl Engine {
             NodeRequest::Release(release) => self.released(now, release, pending.was_sent, value),
             NodeRequest::Query(query) => self.query_answered(now, query, value),
             NodeRequest::Cancel(number) if value.integer().is_some() => self.cancelled(number),
+            NodeRequest::Hello => match Greeting::new(value) {
+                Ok(greeting) => self.endpoints.learn(&greeting),
+                Err(error) => self.unexpected_reply(NodeRequest::Hello, error),
+            },
             NodeRequest::Ping if value == Value::Simple(b"PONG") => {}
             request => self.unexpected_reply(request, unexpected("PING")),
         }

@@ -9,7 +9,7 @@ use paxoslease_holder::{AskError, RenewError};
 use super::Engine;
 use super::acquires::PendingAcquire;
 use super::protocol::Word::{Number, Text};
-use super::protocol::{put, put_acquire, put_get, put_renew, put_status};
+use super::protocol::{put, put_acquire, put_get, put_hello_again, put_renew, put_status};
 use crate::command::{Query, Release, ReleaseReply, Renew};
 
 #[derive(Debug)]
@@ -36,6 +36,8 @@ pub(super) enum NodeRequest {
     Renew(Renew),
     Release(Release),
     Query(Query),
+    /// Asks who the members are now.
+    Hello,
     Ping,
 }
 
@@ -50,7 +52,7 @@ impl NodeRequest {
     pub(super) const fn needs_majority(&self) -> bool {
         match self {
             Self::Query(query) => matches!(query, Query::Get { .. } | Query::Keep { .. }),
-            Self::Cancel(_) | Self::Ping => false,
+            Self::Cancel(_) | Self::Hello | Self::Ping => false,
             _ => true,
         }
     }
@@ -62,7 +64,8 @@ impl NodeRequest {
             Self::Renew(renew) => drop(renew.reply.send(Err(RenewError::Ask(error)))),
             Self::Release(release) => release.over(ReleaseOutcome::Unconfirmed(error)),
             Self::Query(query) => query.fail(error),
-            Self::Acquire(_) | Self::Cancel(_) | Self::RenewGuard(_) | Self::Ping => {}
+            Self::Acquire(_) | Self::Cancel(_) | Self::RenewGuard(_) | Self::Hello | Self::Ping => {
+            }
         }
     }
 }
@@ -152,6 +155,7 @@ impl Engine {
                 let words = [Text(name), Number(*fence), Number(*millis), Text("STANDING")];
                 put(out, &[&[Text("LEASE.RENEW")], &words[..]].concat());
             }
+            NodeRequest::Hello => put_hello_again(out),
             NodeRequest::Ping => put(out, &[Text("PING")]),
         }
         true

@@ -40,7 +40,16 @@ impl FakeNode {
         cell: &str,
         script: impl Fn(&[&str]) -> Action + Send + Sync + 'static,
     ) -> Self {
-        Self::serve(cell, None, None, Arc::new(script))
+        Self::serve(greeting(cell, &[]), None, None, Arc::new(script))
+    }
+
+    /// A node that reports these members.
+    pub(crate) fn reporting(
+        members: &[&str],
+        tls: Option<Arc<ServerConfig>>,
+        script: impl Fn(&[&str]) -> Action + Send + Sync + 'static,
+    ) -> Self {
+        Self::serve(greeting("c", members), tls, None, Arc::new(script))
     }
 
     /// A node with TLS, which may require a token.
@@ -50,7 +59,7 @@ impl FakeNode {
         script: impl Fn(&[&str]) -> Action + Send + Sync + 'static,
     ) -> Self {
         let token = token.map(|token| (token.to_owned(), Arc::default()));
-        Self::serve("c", Some(tls), token, Arc::new(script))
+        Self::serve(greeting("c", &[]), Some(tls), token, Arc::new(script))
     }
 
     /// A node that requires this token, until the token is revoked.
@@ -60,7 +69,7 @@ impl FakeNode {
         script: impl Fn(&[&str]) -> Action + Send + Sync + 'static,
     ) -> Self {
         let token = (token.to_owned(), Arc::clone(is_revoked));
-        Self::serve("c", None, Some(token), Arc::new(script))
+        Self::serve(greeting("c", &[]), None, Some(token), Arc::new(script))
     }
 
     /// A server that accepts connections and sends nothing.
@@ -79,12 +88,11 @@ impl FakeNode {
     }
 
     fn serve(
-        cell: &str,
+        greeting: String,
         tls: Option<Arc<ServerConfig>>,
         token: Option<(String, Arc<AtomicBool>)>,
         script: Script,
     ) -> Self {
-        let greeting = greeting(cell);
         Self::accept(move |stream, received| {
             let valid = |(token, is_revoked): &(String, Arc<AtomicBool>)| {
                 let is_revoked = is_revoked.load(Ordering::Relaxed);
@@ -169,11 +177,13 @@ impl Drop for FakeNode {
     }
 }
 
-fn greeting(cell: &str) -> String {
-    let len = cell.len();
+fn greeting(cell: &str, members: &[&str]) -> String {
+    let (len, count) = (cell.len(), members.len());
+    let members: String = members.iter().map(|address| format!("+{address}\r\n")).collect();
     format!(
-        "%6\r\n+server\r\n+paxoslease\r\n+cell\r\n${len}\r\n{cell}\r\n+node\r\n:1\r\n\
-         +clock_drift_ppm\r\n:1000\r\n+clock_granularity_us\r\n:1000\r\n+max_lease_ms\r\n:60000\r\n"
+        "%8\r\n+server\r\n+paxoslease\r\n+cell\r\n${len}\r\n{cell}\r\n+node\r\n:1\r\n\
+         +clock_drift_ppm\r\n:1000\r\n+clock_granularity_us\r\n:1000\r\n+max_lease_ms\r\n:60000\r\n\
+         +epoch\r\n:0\r\n+members\r\n*{count}\r\n{members}"
     )
 }
 

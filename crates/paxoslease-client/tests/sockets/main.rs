@@ -44,6 +44,18 @@ fn willing(request: &[&str]) -> Action {
     }
 }
 
+/// Like [`willing`], and has nothing to tell to watches.
+fn watched(request: &[&str]) -> Action {
+    match request[0] {
+        "LEASE.WATCH" => Action::reply("+OK\r\n"),
+        _ => willing(request),
+    }
+}
+
+fn connected(node: &FakeNode) -> Change {
+    Change::Connected { endpoint: node.endpoint().to_owned() }
+}
+
 #[test]
 fn a_dead_endpoint_costs_a_try_and_no_error() {
     let node = FakeNode::start("c", willing);
@@ -166,14 +178,9 @@ fn a_client_that_never_connected_stops_too() {
 
 #[test]
 fn a_watch_continues_at_another_node_and_says_so() {
-    let watched = |request: &[&str]| match request[0] {
-        "LEASE.WATCH" => Action::reply("+OK\r\n"),
-        _ => willing(request),
-    };
     let (first, second) = (FakeNode::start("c", watched), FakeNode::start("c", watched));
     let client = client(&[first.endpoint(), second.endpoint()]);
     let mut watch = client.watch("jobs/");
-    let connected = |node: &FakeNode| Change::Connected { endpoint: node.endpoint().to_owned() };
     assert_eq!(watch.next_blocking(), Some(connected(&first)));
     assert_eq!(first.received(), "LEASE.WATCH jobs/*");
     first.push(">5\r\n+lease.held\r\n+jobs/a\r\n+me\r\n:1025\r\n:900\r\n>1\r\n+unheard.of\r\n");
@@ -192,6 +199,19 @@ fn a_watch_continues_at_another_node_and_says_so() {
     assert!(next.contains(&Some(Change::Missed(7))), "{next:?}");
     client.shutdown_blocking();
     assert_eq!(polled(&mut watch), None);
+}
+
+#[test]
+fn a_watch_continues_at_a_member_that_its_node_reported() {
+    let second = FakeNode::start("c", watched);
+    let first = FakeNode::reporting(&[DEAD, second.endpoint()], None, watched);
+    let client = client(&[first.endpoint()]);
+    let mut watch = client.watch("jobs/");
+    assert_eq!(watch.next_blocking(), Some(connected(&first)));
+    first.stop();
+    let changed = watch.next_blocking();
+    assert!(matches!(changed, Some(Change::Disconnected { .. })), "{changed:?}");
+    assert_eq!(watch.next_blocking(), Some(connected(&second)));
 }
 
 #[test]

@@ -48,6 +48,22 @@ fn a_certificate_of_the_ca_is_trusted_by_address_and_by_name() {
 }
 
 #[test]
+fn a_reported_member_needs_a_certificate_for_its_address() {
+    let ca = Authority::new();
+    let member = FakeNode::with_tls(ca.server(&["elsewhere"], false), None, willing);
+    let tls = Some(ca.server(&["127.0.0.1"], false));
+    let node = FakeNode::reporting(&[member.endpoint()], tls, willing);
+    let client = builder(&[node.endpoint()]).tls(trusted(&ca)).build().expect("a client");
+    assert_eq!(client.get_blocking("x"), Ok(None));
+    node.stop();
+    // The user did not choose this address, so it is only an endpoint that failed.
+    let error = client.get_blocking("x").expect_err("no node is left");
+    let AskError::Unreachable { endpoints, problem } = error else { panic!("{error:?}") };
+    assert_eq!(endpoints, [member.endpoint(), node.endpoint()]);
+    assert!(problem.contains("certificate is refused"), "{problem}");
+}
+
+#[test]
 fn large_messages_pass_tls_in_both_directions() {
     let ca = Authority::new();
     let page = |count: usize| {

@@ -535,6 +535,16 @@ impl Peers {
         self.list.iter().filter(is_shown).map(|peer| peer.status(now)).collect()
     }
 
+    /// Where clients reach a node, as it said when it was connected last.
+    pub(crate) fn client_address(&self, node: NodeId) -> Option<&str> {
+        let address = if node == self.identity.node {
+            &self.identity.clients
+        } else {
+            &self.list.iter().find(|peer| peer.node == node)?.clients
+        };
+        Some(address.as_str()).filter(|address| !address.is_empty())
+    }
+
     /// The round-trip time of each peer that is up, and `None` for each that is not.
     pub(crate) fn round_trips(&self) -> impl Iterator<Item = (NodeId, Option<Duration>)> + '_ {
         let rtt = |peer: &Peer| peer.is_up().then(|| peer.rtt.unwrap_or_default());

@@ -1,7 +1,7 @@
 //! How a shard sees itself and its cell: what it publishes, and whether the node is ready.
 
 use paxoslease_core::{Ballot, Instant, MemberSet, NodeId, WaitedName};
-use paxoslease_holder::{Quarantine, QueuedName};
+use paxoslease_holder::{Membership, Quarantine, QueuedName};
 
 use super::Driver;
 use super::counters::publish_peer;
@@ -80,6 +80,18 @@ impl Driver {
     /// Reports the status of this shard to the other threads of the node.
     pub(super) fn show(&self, now: Instant) {
         self.board.show(now, self.shard_index(), self.status(now));
+    }
+
+    /// The epoch, and where clients reach the members of both sets, as far as this node knows.
+    pub(crate) fn member_addresses(&self) -> (u32, Vec<&str>) {
+        let cell = &self.shard.config().cell;
+        let members: &[NodeId] = match self.membership() {
+            // Its list only says whom it may ask for the members.
+            Membership::Blank => &[],
+            _ => cell.members(),
+        };
+        let addresses = members.iter().filter_map(|node| self.peers.client_address(*node));
+        (cell.epoch(), addresses.collect())
     }
 
     pub(super) fn status(&self, now: Instant) -> ShardStatus {

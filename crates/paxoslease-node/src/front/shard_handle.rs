@@ -103,6 +103,13 @@ impl ShardHandle<'_> {
         self.driver.node_status(self.now)
     }
 
+    /// The epoch, and where clients reach the members of that epoch, as far as this node knows: the
+    /// members of both sets during a change. Cheaper than [`Self::status`].
+    #[must_use]
+    pub fn member_addresses(&self) -> (u32, Vec<&str>) {
+        self.driver.member_addresses()
+    }
+
     /// How long this node has run.
     #[must_use]
     pub fn uptime(&self) -> Duration {

@@ -404,7 +404,11 @@ impl Session {
         }
         self.protocol = protocol;
         let (server, id) = (std::sync::Arc::clone(&turn.common.server), self.id);
-        self.reply(turn.common, |protocol, out| server.put_hello(id, protocol, out));
+        let mut members = turn.shard.member_addresses();
+        if self.is_unauthenticated(turn.common) {
+            members.1.clear();
+        }
+        self.reply(turn.common, |protocol, out| server.put_hello(id, &members, protocol, out));
         Ok(())
     }
 

@@ -49,14 +49,20 @@ impl ServerContext {
         }
     }
 
-    /// The reply to `HELLO`.
-    pub(super) fn put_hello(&self, id: u64, protocol: Protocol, out: &mut Vec<u8>) {
+    /// The reply to `HELLO`, with the epoch and where clients reach its members.
+    pub(super) fn put_hello(
+        &self,
+        id: u64,
+        (epoch, members): &(u32, Vec<&str>),
+        protocol: Protocol,
+        out: &mut Vec<u8>,
+    ) {
         let millis = |span: Duration| i64::try_from(span.as_millis()).unwrap_or(i64::MAX);
         // Rounded up: a client that allows for a greater error believes for a shorter time.
         let micros_up =
             |span: Duration| i64::try_from(span.as_nanos().div_ceil(1000)).unwrap_or(i64::MAX);
         let node = &self.config.node;
-        protocol.put_map(out, 12);
+        protocol.put_map(out, 14);
         let texts = [
             ("server", "paxoslease"),
             ("version", env!("CARGO_PKG_VERSION")),
@@ -75,11 +81,15 @@ impl ServerContext {
             ("max_lease_ms", millis(node.max_lease)),
             ("clock_drift_ppm", i64::from(node.clock_drift_ppm)),
             ("clock_granularity_us", micros_up(node.clock_granularity)),
+            ("epoch", i64::from(*epoch)),
         ];
         for (key, number) in numbers {
             put_bulk(out, key.as_bytes());
             put_integer(out, number);
         }
+        put_bulk(out, b"members");
+        put_array(out, members.len());
+        members.iter().for_each(|address| put_bulk(out, address.as_bytes()));
         put_bulk(out, b"modules");
         put_array(out, 0);
     }

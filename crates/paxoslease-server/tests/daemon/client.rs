@@ -1,6 +1,7 @@
 //! The client of this repository with real daemons.
 
 mod electing;
+mod following;
 mod holding;
 mod routing;
 mod waiting;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use paxoslease_core::{Instant, Ttl};
 use proptest::prelude::*;
 
-use super::support::{FENCE, ManualClient, ManualFuture, drift};
+use super::support::{FENCE, ManualClient, ManualFuture, drift, hello};
 use crate::LeaseGuard;
 use paxoslease_holder::AcquireError;
 
@@ -162,6 +162,7 @@ impl BeliefChecker {
                 format!(":{ttl_ms}\r\n")
             }
             (ForgedReply::Yes { .. }, Some("PING"), _) => "+PONG\r\n".to_owned(),
+            (ForgedReply::Yes { .. }, Some("HELLO"), _) => hello(1, &["n1:1"]),
             (ForgedReply::Yes { .. }, Some("LEASE.GET"), _) => "_\r\n".to_owned(),
             (reply, ..) => reply.line().to_owned(),
         };

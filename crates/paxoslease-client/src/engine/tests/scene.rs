@@ -7,6 +7,8 @@
 //! pass 4s                     time passes; `pass timer`: until the next timer of the client
 //! node +QUEUED                the node sends these lines of RESP, separated by ` | `
 //! breaks, connects            the connection
+//! connects 3 a:1 b:1          to a node that reports these members of epoch 3
+//! reports 3 a:1 b:1           the node answers HELLO so
 //! unreachable                 no endpoint could be reached
 //! show a, drop a              a lease; or a call
 //! pass 1s && show a           both, before the client's thread runs
@@ -23,13 +25,14 @@ use std::time::Duration;
 
 use paxoslease_rig::check_transcript;
 
-use super::support::{ManualClient, ManualFuture, TTL, unreachable};
+use super::support::{ManualClient, ManualFuture, TTL, hello, unreachable};
+use crate::test_util::greeting;
 use crate::{Grant, LeaseGuard, LeaseState};
 
 #[test]
 fn the_client_speaks_as_its_transcripts_say() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine/tests/transcripts");
-    for name in ["beliefs.txt", "leases.txt", "moving.txt", "quorum.txt"] {
+    for name in ["beliefs.txt", "following.txt", "leases.txt", "moving.txt", "quorum.txt"] {
         let mut scene = Scene::new(1);
         check_transcript(&folder.join(name), |command| {
             scene.run(command);
@@ -44,6 +47,7 @@ struct Scene {
     calls: BTreeMap<String, ManualFuture<Result<Outcome, String>>>,
     leases: BTreeMap<String, (LeaseGuard, LeaseState)>,
     grants: BTreeMap<String, Grant>,
+    endpoints: Vec<String>,
     /// The last reported reason to leave the node, need of a connection, and end of the client.
     state: (Option<String>, bool, bool),
     output: String,
@@ -72,8 +76,10 @@ fn option<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
 
 impl Scene {
     fn new(endpoints: usize) -> Self {
+        let manual = ManualClient::new(endpoints);
         Self {
-            manual: ManualClient::new(endpoints),
+            endpoints: manual.engine.endpoints.all(),
+            manual,
             is_connected: false,
             calls: BTreeMap::new(),
             leases: BTreeMap::new(),
@@ -122,6 +128,13 @@ impl Scene {
                 self.say("the node was useful", &was_useful);
             }
             ["connects"] => self.connect(),
+            ["connects", epoch, ref members @ ..] => {
+                self.manual.greeted(greeting(epoch.parse().expect("a number"), members));
+                self.is_connected = true;
+            }
+            ["reports", epoch, ref members @ ..] => {
+                self.manual.reply(&hello(epoch.parse().expect("a number"), members));
+            }
             ["unreachable", ref hastily @ ..] => {
                 let (now, was_hasty) = (self.manual.now(), !hastily.is_empty());
                 self.manual.engine.unreachable(now, &unreachable(), was_hasty);
@@ -226,6 +239,11 @@ impl Scene {
             self.check_leases();
         }
         let engine = &self.manual.engine;
+        let endpoints = engine.endpoints.all();
+        if endpoints != self.endpoints {
+            self.output += &format!("endpoints: {}\n", endpoints.join(", "));
+            self.endpoints = endpoints;
+        }
         let leaves = engine.leave_reason().map(ToString::to_string);
         let wants_session = !self.is_connected && engine.wants_session();
         let state = (leaves, wants_session, engine.is_done(self.manual.now()));

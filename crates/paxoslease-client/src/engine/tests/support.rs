@@ -24,6 +24,17 @@ pub(super) fn drift() -> Drift {
     Drift::new(1000, Duration::from_millis(1)).expect("in bounds")
 }
 
+/// The reply to HELLO of a node that reports these members.
+pub(super) fn hello(epoch: u32, members: &[&str]) -> String {
+    let count = members.len();
+    let members: String = members.iter().map(|address| format!("+{address}\r\n")).collect();
+    format!(
+        "%8\r\n+server\r\n+paxoslease\r\n+cell\r\n+c\r\n+node\r\n:1\r\n\
+         +clock_drift_ppm\r\n:1000\r\n+clock_granularity_us\r\n:1000\r\n+max_lease_ms\r\n:60000\r\n\
+         +epoch\r\n:{epoch}\r\n+members\r\n*{count}\r\n{members}"
+    )
+}
+
 impl ManualClient {
     pub(super) fn connected(endpoints: usize) -> Self {
         let mut manual = Self::new(endpoints);
