@@ -8,6 +8,7 @@ use std::time::Duration;
 use paxoslease_core::{Permits, TextError, TtlError};
 
 use crate::limit::Limit;
+use crate::status::Membership;
 use crate::watch::LeaseInfo;
 
 /// What an error says about a missing majority when no node said more.
@@ -179,6 +180,16 @@ pub struct LeaseLost {
 impl AskError {
     /// No majority answered, and no node said why.
     pub const NO_MAJORITY: Self = Self::NoQuorum(Cow::Borrowed(NO_MAJORITY));
+
+    /// Why a node finds no majority, as far as it can tell by itself.
+    #[must_use]
+    pub fn no_majority(membership: Membership, quarantine: Option<Quarantine>) -> Self {
+        match (membership.problem(), quarantine) {
+            (Some(problem), _) => Self::NoQuorum(Cow::Borrowed(problem)),
+            (None, Some(quarantine)) => Self::Quarantine(quarantine),
+            (None, None) => Self::NO_MAJORITY,
+        }
+    }
 
     /// Whether a retry is useless until a certificate, a token or the endpoints change.
     #[must_use]

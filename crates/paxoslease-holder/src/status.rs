@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use crate::error::Quarantine;
+use crate::error::{AskError, Quarantine};
 
 /// A node's view of the cell.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
@@ -79,6 +79,12 @@ impl Status {
     pub fn quarantine(&self) -> Option<Quarantine> {
         let Self { quarantine_remaining: remaining, has_record, .. } = *self;
         (!remaining.is_zero()).then_some(Quarantine { remaining, has_record })
+    }
+
+    /// Why this node finds no majority, as far as it can tell by itself.
+    #[must_use]
+    pub fn no_majority(&self) -> AskError {
+        AskError::no_majority(self.membership, self.quarantine())
     }
 }
 
@@ -160,6 +166,30 @@ pub enum Membership {
     Outside,
     /// The node's id belongs to a member with another data folder.
     DiskLost,
+}
+
+impl Membership {
+    /// Why the node takes no part in a cell, and what to do; `None` if it does.
+    #[must_use]
+    pub const fn problem(self) -> Option<&'static str> {
+        match self {
+            Self::Fixed | Self::Member | Self::Outside => None,
+            Self::Founding => Some(
+                "the cell is not founded yet: start all nodes of its list with --new-cell (in \
+                 Rust: new_cell(true))",
+            ),
+            Self::Blank => Some(
+                "this node is not a member of a cell yet: add it with `paxoslease members add`; \
+                 or, if no node of this cell ever ran, start all of them with --new-cell (in Rust: \
+                 new_cell(true))",
+            ),
+            Self::DiskLost => Some(
+                "the member with the id of this node has another data folder: give this node an id \
+                 that was never used and an empty data_dir, and add it with `paxoslease members \
+                 replace`",
+            ),
+        }
+    }
 }
 
 /// A change of the members that is under way: the old members confirm leases, and the new ones

@@ -241,8 +241,8 @@ impl Node {
         match self.remote().ask(Request::Inspect { lease: name.into() }).await {
             Answer::Inspected(seen) => Ok(seen.map(|seen| (*seen).into())),
             answer => {
-                let quarantine = self.status_shown().ok().and_then(|status| status.quarantine());
-                Err(answer.into_ask_error(quarantine))
+                let no_majority = self.status_shown().map(|status| status.no_majority());
+                Err(answer.into_ask_error(no_majority.unwrap_or(AskError::Stopped)))
             }
         }
     }

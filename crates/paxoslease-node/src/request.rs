@@ -13,9 +13,7 @@ use paxoslease_core::{
     CommandError, Holder, Instant, Label, Lasts, LiveLease, Name, Permits, Sighting, Tenure,
     TextError, Token, Ttl, TtlError,
 };
-use paxoslease_holder::{
-    AskError, Filter, Limit, MembersError, MembersPlan, MembersRequest, Quarantine,
-};
+use paxoslease_holder::{AskError, Filter, Limit, MembersError, MembersPlan, MembersRequest};
 use paxoslease_wire::ShardId;
 
 /// The numbers of requests are below this bound.
@@ -342,8 +340,8 @@ impl Answer {
     /// The answer to a list that begins behind the last shard.
     pub(crate) const END_OF_LIST: Self = Self::Listed { leases: Vec::new(), next: None };
 
-    /// The error of a request that was not answered. `quarantine` is that of this node.
-    pub(crate) fn into_ask_error(self, quarantine: Option<Quarantine>) -> AskError {
+    /// The error of a request that was not answered. `no_majority` is the usual one.
+    pub(crate) fn into_ask_error(self, no_majority: AskError) -> AskError {
         let limit = self.limit();
         match self {
             Self::Busy(error) => AskError::Busy { limit, problem: error.to_string() },
@@ -354,7 +352,7 @@ impl Answer {
             }
             Self::Name(error) => AskError::Name(error),
             Self::Stopping => AskError::Stopped,
-            _ => quarantine.map_or(AskError::NO_MAJORITY, AskError::Quarantine),
+            _ => no_majority,
         }
     }
 

@@ -38,7 +38,7 @@ use crate::limits::RateLimiter;
 use crate::{Config, Gate, Verb};
 use deadlines::Deadlines;
 use execute::TLS;
-use paxoslease_node::{Limit, Quarantine};
+use paxoslease_node::{AskError, Limit};
 use pending::{Owner, PendingRequests};
 use reply::put_stopping;
 use reply_error::ReplyError;
@@ -109,8 +109,8 @@ struct Common {
     waits: redis::Waits,
     tally: Tally,
     scratch: Vec<u8>,
-    /// The quarantine of this node, and the turn in which it was read.
-    quarantine: (Instant, Option<Quarantine>),
+    /// Why this node finds no majority, and the turn in which that was read.
+    no_majority: (Instant, AskError),
     is_leaving: bool,
 }
 
@@ -121,12 +121,12 @@ struct Turn<'a, 'b> {
 }
 
 impl Common {
-    /// The quarantine of this node, if it is in one.
-    fn quarantine(&mut self, shard: &ShardHandle<'_>) -> Option<Quarantine> {
-        if self.quarantine.0 != shard.now() {
-            self.quarantine = (shard.now(), shard.status().quarantine());
+    /// Why this node finds no majority, as far as it can tell by itself.
+    fn no_majority(&mut self, shard: &ShardHandle<'_>) -> AskError {
+        if self.no_majority.0 != shard.now() {
+            self.no_majority = (shard.now(), shard.status().no_majority());
         }
-        self.quarantine.1
+        self.no_majority.1.clone()
     }
 
     /// The status with the same fields as over HTTP, and some of the daemon.
@@ -230,7 +230,7 @@ impl Sessions {
                 waits: redis::Waits::default(),
                 tally: Tally::new(),
                 scratch: Vec::new(),
-                quarantine: (Instant::ZERO, None),
+                no_majority: (Instant::ZERO, AskError::NO_MAJORITY),
                 is_leaving: false,
             },
             look_at: None,

@@ -115,7 +115,7 @@ impl Driver {
                 _ => self.guards.renewal_failed(guard, now),
             },
             Pending::ReleaseGuard(caller) => {
-                let outcome = release_outcome(answer, self.quarantine(now));
+                let outcome = release_outcome(answer, self.no_majority(now));
                 self.wakers.extend(caller.released(outcome));
             }
             Pending::RenewTenure { label, tenure, reply } => {
@@ -129,12 +129,12 @@ impl Driver {
                         Err(RenewError::NotHeld { name, fence })
                     }
                     Answer::Ttl(error) => Err(RenewError::Ttl(error)),
-                    answer => Err(answer.into_ask_error(self.quarantine(now)).into()),
+                    answer => Err(answer.into_ask_error(self.no_majority(now)).into()),
                 };
                 let _left = reply.send(outcome);
             }
             Pending::ReleaseTenure { label, tenure, reply } => {
-                let outcome = release_outcome(answer, self.quarantine(now));
+                let outcome = release_outcome(answer, self.no_majority(now));
                 let _left = reply.send(outcome.into_result(label.name(), tenure.fence()));
             }
             Pending::Background => {}
@@ -173,7 +173,7 @@ impl Driver {
                 AcquireError::Held { name: label.name().to_string(), holder: Some(by.into()) }
             }
             Answer::Ttl(error) => AcquireError::Ttl(error),
-            answer => answer.into_ask_error(self.quarantine(now)).into(),
+            answer => answer.into_ask_error(self.no_majority(now)).into(),
         };
         if error == AcquireError::Ask(AskError::Stopped) {
             self.counters.acquired(Outcome::Refused);
@@ -192,6 +192,11 @@ impl Driver {
         let remaining = self.shard.quarantine_remaining(now);
         let has_record = self.board.has_record;
         (!remaining.is_zero()).then_some(Quarantine { remaining, has_record })
+    }
+
+    /// Why this node finds no majority, as far as it can tell by itself.
+    fn no_majority(&self, now: Instant) -> AskError {
+        AskError::no_majority(self.membership(), self.quarantine(now))
     }
 
     fn belief_ends_at(&self, started_at: Instant, ttl: Ttl) -> Instant {
@@ -277,10 +282,10 @@ impl Driver {
     }
 }
 
-fn release_outcome(answer: Answer, quarantine: Option<Quarantine>) -> ReleaseOutcome {
+fn release_outcome(answer: Answer, no_majority: AskError) -> ReleaseOutcome {
     match answer {
         Answer::Released { held: true, confirmed: true } => ReleaseOutcome::Confirmed,
         Answer::Released { held: false, confirmed: true } => ReleaseOutcome::NotHeld,
-        answer => ReleaseOutcome::Unconfirmed(answer.into_ask_error(quarantine)),
+        answer => ReleaseOutcome::Unconfirmed(answer.into_ask_error(no_majority)),
     }
 }

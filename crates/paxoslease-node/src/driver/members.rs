@@ -311,7 +311,9 @@ impl Driver {
             _ if self.has_members() && is_member => Membership::Member,
             _ if self.has_members() => Membership::Outside,
             ListUse::Founding => Membership::Founding,
-            ListUse::Contact | ListUse::Follows => Membership::Blank,
+            ListUse::Contact => Membership::Blank,
+            // It is never a member.
+            ListUse::Follows => Membership::Outside,
         }
     }
 

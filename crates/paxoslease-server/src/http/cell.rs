@@ -8,9 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use metrics::gauge;
 use paxoslease_node::front::{Answer, Request};
-use paxoslease_node::{
-    MembersChange, MembersPlan, MembersRequest, Membership, PeerStatus, Role, Status,
-};
+use paxoslease_node::{MembersChange, MembersPlan, MembersRequest, PeerStatus, Role, Status};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -144,17 +142,14 @@ impl Problem {
         }
         votes_after.sort_unstable();
         let others_of_majority = status.members.len() / 2;
-        let takes_part = !matches!(
-            status.membership,
-            Membership::Founding | Membership::Blank | Membership::DiskLost
-        );
-        let why = match votes_after.get(others_of_majority).copied() {
-            _ if !takes_part => Why::NoPart(status.membership),
-            None => Why::OutOfReach,
-            Some(Duration::ZERO) => {
+        let why = match (status.membership.problem(), votes_after.get(others_of_majority).copied())
+        {
+            (Some(problem), _) => Why::NoPart(problem),
+            (None, None) => Why::OutOfReach,
+            (None, Some(Duration::ZERO)) => {
                 status.ballot_problem.clone().map_or(Why::Silent, Why::NoBallots)
             }
-            Some(remaining) => Why::Quarantine(remaining),
+            (None, Some(remaining)) => Why::Quarantine(remaining),
         };
         Self { why, unreachable, has_record: status.has_record }
     }

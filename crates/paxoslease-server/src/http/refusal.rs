@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use paxoslease_node::{MembersError, Membership, TextError, TtlError};
+use paxoslease_node::{MembersError, TextError, TtlError};
 use serde::Serialize;
 
 use super::connection::limited;
@@ -105,8 +105,8 @@ pub(super) struct Problem {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Why {
     OutOfReach,
-    /// The node takes no part in a cell.
-    NoPart(Membership),
+    /// The node takes no part in a cell, for this reason.
+    NoPart(&'static str),
     /// Too many members do not vote for this long after their start.
     Quarantine(Duration),
     /// A majority votes, but this node cannot issue ballots.
@@ -119,20 +119,7 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.why {
             Why::OutOfReach => f.write_str("no majority of the cell can be reached")?,
-            Why::NoPart(membership) => f.write_str(match membership {
-                Membership::Founding => {
-                    "the cell is not founded yet: start all nodes of its list with --new-cell"
-                }
-                Membership::DiskLost => {
-                    "the member with the id of this node has another data folder: give this node \
-                     an id that was never used and an empty data_dir, and add it with `paxoslease \
-                     members replace`"
-                }
-                _ => {
-                    "this node is not a member of a cell yet: add it with `paxoslease members \
-                     add`; or, if no node of this cell ever ran, start all of them with --new-cell"
-                }
-            })?,
+            Why::NoPart(problem) => f.write_str(problem)?,
             Why::Quarantine(remaining) => {
                 let millis = millis_up(*remaining);
                 write!(f, "in quarantine for another {millis} ms")?;

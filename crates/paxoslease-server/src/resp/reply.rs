@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use paxoslease_node::front::{Answer, Hint, Label, Lasts, LiveLease, Ttl};
-use paxoslease_node::{Limit, MembersError, Quarantine};
+use paxoslease_node::{AskError, Limit, MembersError};
 use paxoslease_wire::resp::{
     Protocol, put_array, put_bulk, put_bulk_integer, put_error, put_integer,
 };
@@ -15,7 +15,7 @@ pub(super) fn put_answer(
     answer: &Answer,
     lasts: Option<Lasts>,
     protocol: Protocol,
-    quarantine: Option<Quarantine>,
+    no_majority: &AskError,
     out: &mut Vec<u8>,
 ) {
     match answer {
@@ -52,9 +52,12 @@ pub(super) fn put_answer(
                 put_listed(seen, protocol, out);
             }
         }
-        Answer::NoQuorum => match quarantine {
-            Some(quarantine) => put_error(out, &format_args!("QUARANTINE {quarantine}")),
-            None => put_error(
+        Answer::NoQuorum => match no_majority {
+            AskError::Quarantine(why) => put_error(out, &format_args!("QUARANTINE {why}")),
+            AskError::NoQuorum(why) if *no_majority != AskError::NO_MAJORITY => {
+                put_error(out, &format_args!("NOQUORUM {why}"));
+            }
+            _ => put_error(
                 out,
                 &"NOQUORUM no majority of the cell answered in time, and nothing was changed that \
                   outlives the ttl; CELL.STATUS says which nodes are unreachable",

@@ -19,7 +19,7 @@ use super::reply_error::ReplyError;
 use super::{Common, Turn};
 use crate::config::{NamePattern, Verb};
 use crate::limits::RateLimiter;
-use paxoslease_node::Limit;
+use paxoslease_node::{AskError, Limit};
 
 /// The requests of a client that leaves this much unread wait until it reads. The last reply before
 /// that may have 64 KiB, as a page of a list or an echo, so at most 256 KiB are kept.
@@ -225,7 +225,8 @@ impl Session {
                 turn.common.pending.remove(ask);
                 turn.common.scratch.clear();
                 let page = Answer::Listed { leases, next };
-                put_answer(&page, None, expected.protocol, None, &mut turn.common.scratch);
+                let no_majority = &AskError::NO_MAJORITY;
+                put_answer(&page, None, expected.protocol, no_majority, &mut turn.common.scratch);
                 State::Bytes(turn.common.scratch.as_slice().into())
             }
             answer => State::Answered(ask, answer),
@@ -287,9 +288,9 @@ impl Session {
                     }
                 }
                 State::Answered(ask, answer) => {
-                    let quarantine = match answer {
-                        Answer::NoQuorum => turn.common.quarantine(turn.shard),
-                        _ => None,
+                    let no_majority = match answer {
+                        Answer::NoQuorum => turn.common.no_majority(turn.shard),
+                        _ => AskError::NO_MAJORITY,
                     };
                     match &answer {
                         Answer::Inspected(seen) if turn.common.pending.get(ask).only_ttl => {
@@ -297,7 +298,7 @@ impl Session {
                         }
                         answer => {
                             let lasts = turn.common.pending.get(ask).lasts;
-                            put_answer(answer, lasts, protocol, quarantine, out);
+                            put_answer(answer, lasts, protocol, &no_majority, out);
                         }
                     }
                     if let Answer::Granted { permit: Some(_), .. } = answer

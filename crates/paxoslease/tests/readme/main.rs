@@ -46,16 +46,13 @@ fn embedded_nodes_run() {
 }
 
 #[test]
-fn a_first_start_says_how_to_skip_the_wait() {
+fn a_first_start_says_how_to_found_a_cell() {
     let folder = Folder::new("readme").expect("a folder");
     let config = Config::new("my-service", 1).data_dir(folder.path()).peer(1, "127.0.0.1:7401");
     let node = Node::start_blocking(config.listen("off")).expect("starts");
     let refused = node.try_acquire("master", Duration::from_secs(5)).blocking();
-    let Err(AcquireError::Ask(AskError::Quarantine(quarantine))) = refused else {
-        panic!("{refused:?}")
-    };
-    assert!(!quarantine.has_record && quarantine.remaining > Duration::from_secs(30));
-    let text = quarantine.to_string();
-    assert!(text.contains("this node has no record") && text.contains("new_cell(true)"), "{text}");
+    let Err(AcquireError::Ask(AskError::NoQuorum(text))) = refused else { panic!("{refused:?}") };
+    assert!(text.contains("not a member of a cell yet"), "{text}");
+    assert!(text.contains("new_cell(true)"), "{text}");
     node.shutdown_blocking();
 }

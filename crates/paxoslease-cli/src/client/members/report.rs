@@ -85,7 +85,8 @@ impl Report {
             _ => String::new(),
         };
         let leases = output::grouped(status.leases);
-        let text = format!("{}; {leases} leases{adopted}", left(change));
+        let leases = format!("{leases} lease{}", if status.leases == 1 { "" } else { "s" });
+        let text = format!("{}; {leases}{adopted}", left(change));
         if !self.is_terminal {
             return self.line("", "draining", &text);
         }

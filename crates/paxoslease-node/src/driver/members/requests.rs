@@ -138,6 +138,8 @@ impl Driver {
             Err(problem) => return self.finish_request(now, refused(problem)),
         };
         judge(decider, own, &change, plan);
+        // What the others said dates from the last change of the members.
+        plan.takes = plan.takes.max(decider.wait_for(self.shard.record().lease_ceiling));
         let answer = if request.dry_run {
             Answer::Members(Box::new(Ok(plan.clone())))
         } else if !plan.problems.is_empty() {

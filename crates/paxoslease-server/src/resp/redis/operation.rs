@@ -531,9 +531,9 @@ impl Session {
         failure: &Answer,
     ) {
         roll_back(turn, &mut operation);
-        let quarantine = turn.common.quarantine(turn.shard);
+        let no_majority = turn.common.no_majority(turn.shard);
         let mut text = Vec::new();
-        put_answer(failure, None, Protocol::Resp2, quarantine, &mut text);
+        put_answer(failure, None, Protocol::Resp2, &no_majority, &mut text);
         // The text without the frame of an error.
         let text = text.strip_prefix(b"-").unwrap_or(&text).trim_ascii_end().to_vec();
         self.finish(turn, id, operation, &Reply::Error(text));
