@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use paxoslease_core::{Ballot, Message, NodeId};
 
-use crate::bytes::{Cursor, put_u16, put_u32, put_u64};
+use crate::bytes::{Cursor, put_u32};
 use crate::message::{MESSAGE_LEN_MAX, decode_message, encode_message};
 use crate::{DecodeError, DecodeError as E};
 
@@ -159,8 +159,8 @@ fn seal(frame: &mut [u8]) {
 /// ```
 #[derive(Clone, Debug)]
 pub struct FrameWriter {
-    sender: NodeId,
-    epoch: u32,
+    /// The bytes that every frame begins with. Length and counter are filled in at its end.
+    header: [u8; HEADER_LEN],
     bytes: Vec<u8>,
     /// Where the open frame begins, or the buffer's length when no frame is open.
     open_at: usize,
@@ -170,7 +170,11 @@ impl FrameWriter {
     /// A writer for the frames that this node sends to one peer.
     #[must_use]
     pub const fn new(sender: NodeId) -> Self {
-        Self { sender, epoch: 0, bytes: Vec::new(), open_at: 0 }
+        let mut header = [0; HEADER_LEN];
+        [header[PREFIX_LEN], header[PREFIX_LEN + 1]] = MAGIC;
+        (header[PREFIX_LEN + 2], header[PREFIX_LEN + 3]) = (VERSION, FrameKind::Messages as u8);
+        [header[ENVELOPE_LEN], header[ENVELOPE_LEN + 1]] = sender.get().to_le_bytes();
+        Self { header, bytes: Vec::new(), open_at: 0 }
     }
 
     /// Sets the epoch of the frames that are opened from now on.
@@ -179,7 +183,7 @@ impl FrameWriter {
     /// When a frame of messages is open: its messages are of the epoch before.
     pub fn set_epoch(&mut self, epoch: u32) {
         assert!(!self.is_open(), "a frame has one epoch");
-        self.epoch = epoch;
+        self.header[EPOCH_AT..].copy_from_slice(&epoch.to_le_bytes());
     }
 
     /// Appends a message to the open frame, and opens a frame if necessary. Returns `false`, and
@@ -256,10 +260,7 @@ impl FrameWriter {
     #[inline]
     fn open(&mut self) {
         if !self.is_open() {
-            Envelope { version: VERSION, kind: FrameKind::Messages }.open(&mut self.bytes);
-            put_u16(&mut self.bytes, self.sender.get());
-            put_u64(&mut self.bytes, 0);
-            put_u32(&mut self.bytes, self.epoch);
+            self.bytes.extend_from_slice(&self.header);
         }
     }
 }
