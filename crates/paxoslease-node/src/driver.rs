@@ -160,7 +160,7 @@ impl Driver {
             hinted: Vec::new(),
             hints: Vec::new(),
             decisions: None,
-            told_standing_left: 0,
+            told_standing_left: usize::MAX,
             posts: Vec::new(),
             board,
         };

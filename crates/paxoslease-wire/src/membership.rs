@@ -243,7 +243,11 @@ fn state(cursor: &mut Cursor<'_>) -> Result<PeerState, DecodeError> {
     let standing_leases_left = cursor.u32("standing leases")?;
     let mut reaches = Vec::new();
     for _ in 0..cursor.u16("reaches")? {
-        reaches.push(node(cursor)?);
+        let node = node(cursor)?;
+        if reaches.last().is_some_and(|last| *last >= node) {
+            return Err(E::MembersUnordered(node));
+        }
+        reaches.push(node);
     }
     Ok(PeerState {
         epoch,

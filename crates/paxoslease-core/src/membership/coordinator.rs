@@ -50,6 +50,8 @@ pub(crate) struct Round {
     value: Option<Configuration>,
     /// Who voted in this phase.
     voters: BTreeSet<NodeId>,
+    /// Who refused.
+    rejected_by: BTreeSet<NodeId>,
     /// At the founding, the births that the voters told.
     births: BTreeMap<NodeId, Birth>,
     top: u64,
@@ -63,7 +65,7 @@ impl Hash for Round {
     /// Without instants.
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         (self.n, &self.change, self.token, &self.value, &self.voters).hash(hasher);
-        (&self.births, self.top, &self.seen).hash(hasher);
+        (&self.births, self.top, &self.seen, &self.rejected_by).hash(hasher);
     }
 }
 
@@ -108,7 +110,8 @@ impl Decider {
                 self.abort_at = now.after(self.config.patience);
             }
             self.tick_at = Some(now.after(POLL_EVERY));
-            self.send_poll(None);
+            let leads = self.leads && !self.is_stuck(now);
+            self.send_poll(None, leads);
             self.advance(now, view);
         }
         self.settle(now, view);
@@ -134,6 +137,7 @@ impl Decider {
             token,
             value: None,
             voters: BTreeSet::new(),
+            rejected_by: BTreeSet::new(),
             births: BTreeMap::new(),
             top: 0,
             seen: None,
@@ -272,13 +276,18 @@ impl Decider {
     pub(super) fn on_reject(
         &mut self,
         now: Instant,
-        epoch: u32,
-        promised: Option<DecisionNumber>,
+        from: (NodeId, Birth),
+        (epoch, promised): (u32, Option<DecisionNumber>),
         wait: Duration,
     ) {
         let promised = promised.map(|n| self.near(n));
-        let next = self.next_epoch();
-        let Some(round) = self.round.as_mut().filter(|_| epoch == next) else { return };
+        let counts = epoch == self.next_epoch()
+            && self.stable.configuration.is_voter(self.config.rules, from);
+        let Some(round) = self.round.as_mut().filter(|_| counts) else { return };
+        // A voter refuses an attempt once. More than that would only delay the answers of others.
+        if !round.rejected_by.insert(from.0) {
+            return;
+        }
         if promised > Some(round.n) {
             self.promised_seen = self.promised_seen.max(promised);
             round.retry_at = now.after(self.rng.below(BACKOFF_MAX));
@@ -356,7 +365,9 @@ impl Decider {
         view: &NodeView,
     ) {
         self.heard_epoch(from.0, state.epoch);
-        self.heard.insert(from.0, Heard { birth: from.1, state, at: now });
+        if self.polled.contains(&from.0) {
+            self.heard.insert(from.0, Heard { birth: from.1, state, at: now });
+        }
         self.advance(now, view);
     }
 
@@ -447,13 +458,14 @@ impl Decider {
         (now >= self.abort_at).then_some(Change::Abort)
     }
 
-    pub(super) fn send_poll(&mut self, candidates: Option<&Members>) {
+    pub(super) fn send_poll(&mut self, candidates: Option<&Members>, leads: bool) {
         let configuration = &self.stable.configuration;
         let epoch = configuration.epoch();
         let asked =
             configuration.members().chain(candidates.into_iter().flat_map(|set| set.iter()));
-        let receivers = asked.map(|member| member.node).collect();
-        self.send_all(receivers, &MembershipMessage::Poll { epoch, leads: self.leads });
+        let receivers: BTreeSet<NodeId> = asked.map(|member| member.node).collect();
+        self.polled.extend(&receivers);
+        self.send_all(receivers, &MembershipMessage::Poll { epoch, leads });
     }
 
     const fn next_epoch(&self) -> u32 {

@@ -4,7 +4,7 @@
 //! Like a shard, it does no I/O: the caller passes messages, time and written records in, and takes
 //! messages and events out. A node has one decider, whatever the number of its shards.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use core::mem;
 use core::time::Duration;
 
@@ -70,6 +70,8 @@ pub struct Decider {
     /// A configuration that was decided and is not on disk yet.
     adopting: Option<Configuration>,
     writing: Option<StableConfiguration>,
+    /// When `writing` began.
+    writing_since: Instant,
     /// Whether something is to be written after `writing`.
     is_dirty: bool,
     /// W1: the answers that wait for `writing`, and those that wait for the write after it. A
@@ -92,6 +94,8 @@ pub struct Decider {
     /// When to poll next, or to take over; `None` if there is nothing to do.
     pub(super) tick_at: Option<Instant>,
     pub(super) abort_at: Instant,
+    /// The nodes whose States count.
+    pub(super) polled: BTreeSet<NodeId>,
     pub(super) heard: BTreeMap<NodeId, Heard>,
     /// Messages of this node to itself.
     inbox: VecDeque<MembershipMessage>,
@@ -111,6 +115,7 @@ impl Decider {
             stable,
             adopting: None,
             writing: None,
+            writing_since: now,
             is_dirty: false,
             answers: BTreeMap::new(),
             answers_next: BTreeMap::new(),
@@ -123,6 +128,7 @@ impl Decider {
             spreads,
             tick_at: None,
             abort_at: now,
+            polled: BTreeSet::new(),
             heard: BTreeMap::new(),
             inbox: VecDeque::new(),
             transmits: VecDeque::new(),
@@ -161,6 +167,7 @@ impl Decider {
     /// Forgets every State, so that [`Self::heard`] has only the answers to the next Poll.
     pub fn forget_states(&mut self) {
         self.heard.clear();
+        self.polled.clear();
     }
 
     /// C6: the wait of a voter whose longest lease is this one.
@@ -205,7 +212,7 @@ impl Decider {
     /// Sends Poll to the members and to nodes that may become members. [`Self::heard`] has the
     /// answers.
     pub fn poll(&mut self, candidates: Option<&Members>) {
-        self.send_poll(candidates);
+        self.send_poll(candidates, false);
     }
 
     /// C2: all shards of this node have changed over to the configuration of this epoch. `longest`
@@ -231,6 +238,12 @@ impl Decider {
         self.settle(now, view);
     }
 
+    /// Whether a write has taken longer than others wait for a coordinator. Such a node must not
+    /// keep others from taking over.
+    pub(super) fn is_stuck(&self, now: Instant) -> bool {
+        self.writing.is_some() && now >= self.writing_since.after(self.config.patience)
+    }
+
     /// Handles the messages of this node to itself, then begins a write if one is due.
     pub(super) fn settle(&mut self, now: Instant, view: &NodeView) {
         while let Some(message) = self.inbox.pop_front() {
@@ -244,6 +257,7 @@ impl Decider {
                 None => self.stable.clone(),
             };
             self.writing = Some(record.clone());
+            self.writing_since = now;
             self.answers = mem::take(&mut self.answers_next);
             self.emit(MembershipEvent::Persist(record));
         }
@@ -272,7 +286,9 @@ impl Decider {
                 self.on_promise(from, (epoch, n), (accepted, top), view);
             }
             M::ConfAccepted { epoch, n } => self.on_accepted(now, from, (epoch, n), view),
-            M::ConfReject { epoch, promised, wait } => self.on_reject(now, epoch, promised, wait),
+            M::ConfReject { epoch, promised, wait } => {
+                self.on_reject(now, from, (epoch, promised), wait);
+            }
             M::Learn { epoch } => {
                 if epoch <= self.stable.configuration.epoch() && epoch > 0 {
                     self.send(from.0, M::Config(self.stable.configuration.clone()));
@@ -407,6 +423,11 @@ impl Decider {
         {
             // The member of this id is another disk: this node must not act in its place.
             return self.emit(MembershipEvent::DiskLost { epoch: configuration.epoch() });
+        }
+        // Every configuration of a cell lists all that were members before (C4).
+        let is_known = |past: &(NodeId, Birth)| configuration.past().contains(past);
+        if !known.past().iter().all(is_known) {
+            return self.emit(MembershipEvent::OtherCell { epoch: configuration.epoch() });
         }
         self.top_early = view.top;
         self.is_dirty = true;

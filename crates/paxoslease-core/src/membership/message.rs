@@ -166,6 +166,12 @@ pub enum MembershipEvent {
         /// The epoch of that configuration.
         epoch: u32,
     },
+    /// A peer told a configuration that does not follow from that of this node: two cells have the
+    /// same name. The node has not adopted it.
+    OtherCell {
+        /// The epoch of that configuration.
+        epoch: u32,
+    },
     /// The change was decided and is the configuration of this epoch.
     Decided {
         /// The change that this answers.

@@ -31,6 +31,8 @@ struct Machine {
     /// The longest lease that its shards report.
     longest: Option<Ttl>,
     is_up: bool,
+    /// Whether no write ends.
+    hangs: bool,
     events: Vec<MembershipEvent>,
 }
 
@@ -59,8 +61,9 @@ impl Cell {
         let disk = StableConfiguration { configuration, vote: Vote::default() };
         for node in 1..=5 {
             let decider = Self::decider(node, Birth(u64::from(node) + 100), cell.now, &disk);
-            let machine =
-                Machine { decider, disk: disk.clone(), longest: None, is_up: true, events: vec![] };
+            let (disk, events) = (disk.clone(), vec![]);
+            let (longest, is_up, hangs) = (None, true, false);
+            let machine = Machine { decider, disk, longest, is_up, hangs, events };
             cell.machines.insert(id(node), machine);
         }
         cell
@@ -110,6 +113,7 @@ impl Cell {
                 while let Some(event) = machine.decider.poll_event() {
                     has_moved = true;
                     match &event {
+                        MembershipEvent::Persist(_) if machine.hangs => {}
                         MembershipEvent::Persist(record) => {
                             machine.disk = record.clone();
                             machine.decider.record_written(self.now, &self.view);
@@ -417,6 +421,48 @@ fn no_voter_uses_up_the_numbers_of_an_epoch() {
     cell.drops = |_| false;
     cell.run(Duration::from_secs(1));
     assert_eq!(cell.answers(1), [MembershipEvent::Decided { token: Token(2), epoch: 3 }]);
+}
+
+#[test]
+fn a_voter_refuses_an_attempt_once_and_no_other_node_does() {
+    let mut cell = Cell::founded();
+    cell.drops = |message| matches!(message, MembershipMessage::ConfPromise { .. });
+    cell.begin(1, 1, Change::Begin(members(&[1, 2, 4]))).expect("possible");
+    let (now, view) = (cell.now, cell.view.clone());
+    for (node, expected) in [(5, None), (3, Some(1 << 20))] {
+        for attempt in 1..=9 {
+            let from = (id(node), Birth(u64::from(node) + 100));
+            let promised = Some(number(attempt << 40));
+            let reject = MembershipMessage::ConfReject { epoch: 2, promised, wait: Duration::ZERO };
+            cell.node(1).decider.handle_message(now, from, reject, &view);
+        }
+        let seen = cell.node(1).decider.promised_seen.map(|n| n.counter >> 20 << 20);
+        assert_eq!(seen, expected, "node {node}");
+    }
+}
+
+#[test]
+fn the_members_of_another_cell_are_not_adopted() {
+    let mut cell = Cell::founded();
+    let list = members(&[5]);
+    let other = Configuration::unfounded(&list).after(&Change::Same(list), Ballot::ZERO);
+    let begin = Change::Begin(members(&[4, 5]));
+    let other = other.expect("legal").after(&begin, Ballot::ZERO).expect("legal");
+    cell.forge(2, MembershipMessage::Config(other));
+    cell.settle();
+    assert_eq!(cell.epochs(), [1, 1, 1, 0, 0]);
+    assert_eq!(cell.answers(2), [MembershipEvent::OtherCell { epoch: 2 }]);
+}
+
+#[test]
+fn a_coordinator_whose_disk_hangs_is_replaced() {
+    let mut cell = Cell::founded();
+    cell.begin(1, 1, Change::Begin(members(&[1, 2, 4]))).expect("possible");
+    assert!(cell.node(1).decider.leads());
+    cell.node(1).hangs = true;
+    cell.run(Duration::from_secs(12));
+    assert_eq!(cell.epochs()[1..4], [3, 3, 3]);
+    assert_eq!(*cell.node(2).decider.configuration().old(), members(&[1, 2, 4]));
 }
 
 /// Otherwise the voter with the high number and the one with the low number would never agree.

@@ -6,6 +6,7 @@
 
 mod requests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use paxoslease_core::{
@@ -65,11 +66,16 @@ impl Driver {
         let mut decider = Decider::start(config, now, membership.stable.clone());
         let start = self.shard_view();
         decider.shards_changed(now, start.epoch, start.longest);
+        // C10: until the others have told theirs, a change cannot end.
+        let standing_left = usize::from(self.shard.config().cell.is_joint());
+        let mut shards =
+            vec![ShardView { standing_left, ..start }; usize::from(self.shard_count())];
+        shards[0] = start;
         self.decisions = Some(Decisions {
             decider,
             has_disk,
             to_write: None,
-            shards: vec![start; usize::from(self.shard_count())],
+            shards,
             changed_over: start.epoch,
             is_disk_lost: false,
             requests: Requests::default(),
@@ -97,7 +103,7 @@ impl Driver {
             standing_leases_left: u32::try_from(standing + self.shard.standing_left())
                 .unwrap_or(u32::MAX),
             quarantine_left: self.shard.quarantine_remaining(now),
-            reaches: self.peers.up().collect(),
+            reaches: self.peers.up().collect::<BTreeSet<_>>().into_iter().collect(),
         }
     }
 
@@ -118,6 +124,7 @@ impl Driver {
                     self.adopt_everywhere(now, Arc::new(configuration));
                 }
                 MembershipEvent::DiskLost { epoch } => self.lose_disk(epoch),
+                MembershipEvent::OtherCell { epoch } => self.refuse_cell(now, epoch),
                 MembershipEvent::Decided { token, epoch } => {
                     self.request_decided(now, token, Ok(epoch));
                 }
@@ -128,8 +135,8 @@ impl Driver {
                     self.request_decided(now, token, Err(error));
                 }
                 MembershipEvent::NoQuorum { token } => {
-                    let text = "no majority of the members answered in time. The change may still \
-                                begin: look at the members before you try again";
+                    let text = "no majority of the members answered in time. The request may still \
+                                take effect: look at the members before you try again";
                     let error = MembersError::NoQuorum(text.to_owned());
                     self.request_decided(now, token, Err(error));
                 }
@@ -230,6 +237,17 @@ impl Driver {
             decisions.changed_over = epoch;
             let longest = decisions.shards.iter().map(|shard| shard.longest).max().flatten();
             decisions.decider.shards_changed(now, epoch, longest);
+        }
+    }
+
+    fn refuse_cell(&mut self, now: Instant, epoch: u32) {
+        if self.alarms.again(now).is_some() {
+            tracing::error!(
+                epoch,
+                "a peer told members that do not follow from those of this node, and was not \
+                 believed: two cells were founded with one name. Stop the nodes of the wrong one, \
+                 and start them with another cell name and empty data folders"
+            );
         }
     }
 

@@ -156,8 +156,8 @@ impl Peers {
         for (node, address) in list {
             if node != own {
                 let dials = !is_member || own > node;
-                let mut peer = Peer::new(own, node, Some(address), dials, now);
-                (peer.is_contact, peer.is_listed) = (true, true);
+                let mut peer = Peer::new(own, node, Some(address.clone()), dials, now);
+                (peer.contact, peer.is_listed) = (Some(address), true);
                 peers.add(peer);
             }
         }
@@ -490,7 +490,7 @@ impl Peers {
         let (timeouts, peer) = (self.timeouts, &mut self.list[place]);
         match peer.link {
             Link::Down { redial_at } => {
-                if let Some(address) = peer.address.as_deref().filter(|_| peer.dials_now)
+                if let Some(address) = peer.dial_address().filter(|_| peer.dials_now)
                     && now >= redial_at
                 {
                     let conn = sockets.dial(peer.node, address);

@@ -60,6 +60,8 @@ pub(crate) struct Membership {
     pub(crate) birth: Birth,
     /// What the list in the settings means to the node.
     pub(crate) list: ListUse,
+    /// Whether the record has no configuration.
+    is_blank: bool,
     pub(crate) stable: StableConfiguration,
 }
 
@@ -70,14 +72,16 @@ impl Membership {
             Some(stable) if stable.configuration.epoch() == 0 => ListUse::Founding,
             _ => ListUse::Contact,
         };
+        let is_blank = stable.is_none();
         let stable = stable.unwrap_or_else(|| unfounded(&wishes.list));
-        Self { birth, list, stable }
+        Self { birth, list, is_blank, stable }
     }
 
     /// Without a folder the list is fixed; a node that only proposes follows the members.
     fn without_folder(wishes: &Wishes) -> Self {
         let list = if wishes.proposes { ListUse::Follows } else { ListUse::Fixed };
-        Self { birth: Birth::UNKNOWN, list, stable: unfounded(&wishes.list) }
+        let stable = unfounded(&wishes.list);
+        Self { birth: Birth::UNKNOWN, list, is_blank: true, stable }
     }
 
     /// Whether this node takes part in votes on leases with this configuration, if it is listed. In
@@ -109,8 +113,15 @@ impl Startup {
             let ceiling = &mut record.ceilings.ballot_ceiling;
             *ceiling = ceiling.saturating_add(1);
         }
-        if record.configuration.is_none() && wishes.new_cell && !wishes.proposes {
-            record.configuration = Some(unfounded(&wishes.list));
+        match &mut record.configuration {
+            None if wishes.new_cell && !wishes.proposes => {
+                record.configuration = Some(unfounded(&wishes.list));
+            }
+            // Nothing was accepted for the list of an earlier start, so the operator may correct it.
+            Some(stable) if stable.configuration.epoch() == 0 && stable.vote.accepted.is_none() => {
+                stable.configuration = Configuration::unfounded(&wishes.list);
+            }
+            _ => {}
         }
         record
     }
@@ -178,8 +189,7 @@ impl Startup {
             }
             Leases::None(Start::Crash(record)) | Leases::Snapshot(record, _) => record,
         };
-        let Membership { birth, list, stable } = &self.membership;
-        let is_blank = stable.configuration.epoch() == 0 && *list != ListUse::Founding;
+        let Membership { birth, is_blank, stable, .. } = &self.membership;
         let configuration = (!is_blank).then(|| stable.clone());
         Some(StableRecord { birth: *birth, ceilings, configuration })
     }

@@ -138,6 +138,12 @@ impl Driver {
             Err(problem) => return self.finish_request(now, refused(problem)),
         };
         judge(decider, own, &change, plan);
+        for node in plan.to.iter().filter(|node| !plan.from.contains(node)) {
+            if NodeId::new(*node).is_some_and(|id| self.peers.only_proposes(id)) {
+                let problem = format!("node {node} only proposes: start it as a member");
+                plan.problems.push(problem);
+            }
+        }
         // What the others said dates from the last change of the members.
         plan.takes = plan.takes.max(decider.wait_for(self.shard.record().lease_ceiling));
         let answer = if request.dry_run {

@@ -81,6 +81,12 @@ impl Peers {
         self.place_of(node).map_or(0, |place| self.list[place].greeted_epoch)
     }
 
+    /// Whether a peer said that it only proposes.
+    pub(crate) fn only_proposes(&self, node: NodeId) -> bool {
+        let place = self.place_of(node);
+        place.is_some_and(|place| self.list[place].list == Some(ListUse::Follows))
+    }
+
     /// Whether the members have a fixed list, as a node hears that follows them.
     pub(crate) fn follows_fixed_list(&self) -> bool {
         let is_fixed = |peer: &Peer| peer.is_listed && peer.list == Some(ListUse::Fixed);

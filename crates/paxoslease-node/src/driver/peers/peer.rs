@@ -35,13 +35,15 @@ pub(crate) struct Told {
 pub(super) struct Peer {
     pub(super) node: NodeId,
     pub(super) address: Option<String>,
+    /// Its address in the settings, which may be newer than the members that this node knows. Dials
+    /// take turns between both.
+    pub(super) contact: Option<String>,
+    uses_contact: bool,
     pub(super) dials: bool,
     /// The same, or whether this node reaches no quorum and dials every node.
     pub(super) dials_now: bool,
     /// Whether it is a member of the cell.
     pub(super) is_listed: bool,
-    /// Whether the settings list it.
-    pub(super) is_contact: bool,
     pub(super) link: Link,
     pub(super) writer: FrameWriter,
     /// Whether it is in the list of peers with something to send.
@@ -80,10 +82,11 @@ impl Peer {
         Self {
             node,
             address,
+            contact: None,
+            uses_contact: false,
             dials,
             dials_now: dials,
             is_listed: false,
-            is_contact: false,
             link: Link::Down { redial_at: now },
             writer: FrameWriter::new(own),
             dirty: false,
@@ -102,6 +105,12 @@ impl Peer {
             problem: None,
             told: None,
         }
+    }
+
+    /// Where to dial it next.
+    pub(super) fn dial_address(&self) -> Option<&str> {
+        let contact = self.contact.as_deref().filter(|_| self.uses_contact);
+        contact.or(self.address.as_deref())
     }
 
     /// The rest of its quarantine, by its own word.
@@ -146,10 +155,12 @@ impl Peer {
             self.writer.finish(0);
         }
         self.writer.clear();
-        if self.is_up() {
+        let was_up = self.is_up();
+        if was_up {
             self.gone_at = now;
         }
         self.problem = Some(why.to_owned());
+        self.uses_contact = !was_up && !self.uses_contact;
         self.rtt = None;
         (self.quarantined, self.quarantine_until) = (false, Instant::ZERO);
         // Between half of the pause and all of it, so that nodes do not dial in step.

@@ -108,7 +108,7 @@ fn stable_of(words: &[&str]) -> StableRecord {
 fn started(outcome: Result<Startup, StableError>) -> String {
     let Ok(start) = outcome else { return shown(outcome) };
     let mut shard = start.new_shard();
-    let Membership { birth, list, stable } = &start.membership;
+    let Membership { birth, list, stable, .. } = &start.membership;
     let epoch = stable.configuration.epoch();
     let who = format!("{list:?} in epoch {epoch}, {birth:?}");
     let leases = match &start.leases {
