@@ -59,11 +59,14 @@ pub(crate) struct TestSockets {
     pub(crate) closed: Vec<ConnId>,
     /// Connections that something was sent to, in order.
     pub(crate) sent: Vec<ConnId>,
+    /// Addresses that were dialled, in order.
+    pub(crate) dialled: Vec<String>,
 }
 
 impl Default for TestSockets {
     fn default() -> Self {
-        Self { room: usize::MAX, is_proven: true, closed: Vec::new(), sent: Vec::new() }
+        let (closed, sent, dialled) = (Vec::new(), Vec::new(), Vec::new());
+        Self { room: usize::MAX, is_proven: true, closed, sent, dialled }
     }
 }
 
@@ -81,7 +84,8 @@ impl Connections for TestSockets {
 }
 
 impl Sockets for TestSockets {
-    fn dial(&mut self, _: NodeId, _: &str) -> ConnId {
+    fn dial(&mut self, _: NodeId, address: &str) -> ConnId {
+        self.dialled.push(address.to_owned());
         ConnId(0)
     }
 

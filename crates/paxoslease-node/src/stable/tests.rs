@@ -16,6 +16,8 @@ use paxoslease_core::{
     Start, Token, Ttl, Vote,
 };
 
+use paxoslease_wire::ListUse;
+
 use super::files::Files as _;
 use super::*;
 
@@ -323,4 +325,19 @@ fn a_shard_that_has_not_changed_over_leaves_no_snapshot() {
     stable.configuration = stable.configuration.after(&same, Ballot::ZERO).expect("legal");
     disk.folder().write_record(&record).expect("room");
     assert!(!disk.folder().write_snapshot(&[stopped]).expect("nothing to do"));
+}
+
+#[test]
+fn the_list_of_a_founding_can_be_corrected_until_it_is_accepted() {
+    let disk = VolatileFiles::default();
+    disk.start(&new_cell()).expect("starts");
+    let moved = Member { node: node(1), birth: Birth::UNKNOWN, peer: "b:1".into() };
+    let list = Members::new(vec![moved]).expect("valid");
+    let corrected = Wishes { list: list.clone(), ..plain() };
+    let start = disk.start(&corrected).expect("starts");
+    assert_eq!(*start.membership.stable.configuration.old(), list);
+    assert_eq!(start.membership.list, ListUse::Founding);
+    // As a node that only proposes, it keeps what its record says.
+    let proposer = disk.start(&Wishes { proposes: true, ..corrected }).expect("starts");
+    assert!(proposer.record().expect("it has a folder").configuration.is_some());
 }

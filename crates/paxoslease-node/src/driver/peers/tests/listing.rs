@@ -105,6 +105,23 @@ fn a_node_without_a_quorum_dials_every_node_it_knows() {
     assert_eq!(dialled(&mut served, sockets, later), [0; 0], "two of three are a quorum");
 }
 
+/// The members that a node knows may be older than its settings.
+#[test]
+fn dials_take_turns_between_members_and_settings() {
+    let moved = Change::Same(members(&[(1, "else:1"), FOUNDERS[1], FOUNDERS[2]]));
+    let mut peers = managed_peers(2, &after(&founded(), moved));
+    let sockets = &mut TestSockets::default();
+    assert_eq!(peers.meet(sockets, START, ConnId(9), &managed(3)), Greeted::Up);
+    peers.note_quorum(START);
+    for step in 0..4 {
+        let now = START.after(HEARTBEAT * step);
+        peers.heard(ConnId(9), now);
+        peers.tick(sockets, now, 1, Duration::ZERO);
+        peers.closed(now, ConnId(0), "refused");
+    }
+    assert_eq!(sockets.dialled, ["else:1", "one:1", "else:1", "one:1"]);
+}
+
 #[test]
 fn an_id_with_another_birth_is_refused() {
     let (mut peers, sockets) = (managed_peers(3, &founded()), &mut TestSockets::default());
