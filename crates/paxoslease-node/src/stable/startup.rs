@@ -117,7 +117,7 @@ impl Startup {
             None if wishes.new_cell && !wishes.proposes => {
                 record.configuration = Some(unfounded(&wishes.list));
             }
-            // Nothing was accepted for the list of an earlier start, so the operator may correct it.
+            // Nothing was accepted for an earlier list, so the operator may correct it.
             Some(stable) if stable.configuration.epoch() == 0 && stable.vote.accepted.is_none() => {
                 stable.configuration = Configuration::unfounded(&wishes.list);
             }
