@@ -172,6 +172,7 @@ impl Proposer {
 
     /// These acceptors are connected again, and may have missed an Inspect.
     pub(crate) fn resend_inspections(&self, env: &mut Env<'_>, back: MemberSet) {
+        let back = back.within(env.cell().old_set());
         for query in self.queries() {
             self.resend_inspection(env, query, back);
         }

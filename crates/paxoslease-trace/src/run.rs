@@ -84,6 +84,10 @@ pub(crate) struct Run {
     pub(crate) dated: BTreeSet<String>,
     /// The names that clients asked for, by token.
     asked: BTreeMap<u64, String>,
+    /// The names in requests of other nodes while the acceptor was not judged.
+    unjudged: BTreeSet<String>,
+    /// The highest counter of a round that began while rounds were not seen.
+    unseen_max: u64,
     /// W2: the ballot ceiling on disk is at least this.
     ceiling_min: u64,
     max_lease: u64,
@@ -130,6 +134,8 @@ impl Run {
             epoch: header.epoch().clone(),
             dated: BTreeSet::new(),
             asked: BTreeMap::new(),
+            unjudged: BTreeSet::new(),
+            unseen_max: 0,
             ceiling_min: 0,
             max_lease: nanos(cell.max_lease()),
             durable: header.start_state.record(),
@@ -284,6 +290,11 @@ impl Run {
                 // C1: the node handles messages of its own epoch only.
                 let digest = digest(self.epoch.number, *from, self.header.node, &message);
                 self.received.push((*from, self.steps, digest));
+                if let Message::Request(request) = &message
+                    && self.confirms_alone()
+                {
+                    self.unjudged.insert(request.name().to_string());
+                }
                 match message {
                     Message::Reply(Reply::Accept { ballot }) => {
                         if let Some(round) = self.open_round(ballot.as_u64()) {

@@ -20,13 +20,16 @@ impl Run {
     /// Before the core changes over: an acceptor that was not judged may be judged from now on.
     pub(super) fn before_adoption(&mut self) {
         if self.confirms_alone() {
-            let names: Vec<String> = match &self.header.start_state {
-                StartState::Snapshot { leases, .. } => {
-                    leases.iter().map(|lease| lease.name.clone()).collect()
+            let now = Instant::from_nanos(self.now);
+            let slots = 0..self.core.slot_count();
+            let live = slots.filter_map(|slot| self.core.lease_in(now, slot, |_| true));
+            let live: Vec<String> = live.map(|lease| lease.label.name().to_string()).collect();
+            self.unseen_max = self.core.counter();
+            let unjudged = std::mem::take(&mut self.unjudged).into_iter();
+            for name in live.into_iter().chain(self.asked.values().cloned()).chain(unjudged) {
+                if Name::new(&name).is_ok_and(|name| self.core.is_dated(name)) {
+                    self.dated.insert(name.clone());
                 }
-                _ => Vec::new(),
-            };
-            for name in names.into_iter().chain(self.asked.values().cloned()) {
                 if let Some(entry) = self.observed(&name) {
                     self.entries.insert(name, entry);
                 }

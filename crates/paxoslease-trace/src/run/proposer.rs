@@ -126,7 +126,10 @@ impl Run {
                 }
                 Request::Release { tenure, .. } => {
                     let tenure = tenure.fence();
-                    let asked = self.released.contains_key(&tenure) || self.confirms_alone();
+                    let is_unseen =
+                        tenure >> 10 <= self.unseen_max && !self.rounds.contains_key(&tenure);
+                    let asked =
+                        self.released.contains_key(&tenure) || self.confirms_alone() || is_unseen;
                     let passed_on = self.released_elsewhere.contains(&tenure);
                     report.check(
                         "P5, P8 only fresh rounds are undone",
