@@ -35,6 +35,9 @@ WHERE = {
         "watch": "Client.watch",
         "status": "Client.status",
         "status_of": "Client.status(endpoint)",
+        # For administrators, who have the command line.
+        "members": None,
+        "member_status": None,
         "endpoints": "Client.endpoints",
         "default_holder": "Client.default_holder",
         "shutdown": "Client.close",
@@ -155,6 +158,8 @@ def test_every_public_type_of_rust_is_compared():
     with_methods = {kind for kind, methods in rust_methods().items() if methods}
     # They are what errors and reports say, and Python shows them as texts and dictionaries.
     data = {"AskError", "Limit", "NodeStatus", "Quarantine", "Status"}
+    # For administrators, as `Client.members`.
+    data |= {"Membership", "MembersChange"}
     assert (exported & with_methods) - data == set(WHERE)
 
 
