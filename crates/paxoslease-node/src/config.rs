@@ -76,7 +76,9 @@ pub struct Config {
     pub node: u16,
     /// What this node does in the cell.
     pub role: Role,
-    /// The members of the cell and the addresses that their peers connect to, as `host:port`.
+    /// Members of the cell and the addresses that their peers connect to, as `host:port`. With a
+    /// `data_dir` they found the cell ([`Self::new_cell`](field@Self::new_cell)), and later are
+    /// the first contact; without one they are the members.
     pub peers: BTreeMap<u16, String>,
     /// Where this node listens.
     pub listen: Listen,
@@ -87,7 +89,7 @@ pub struct Config {
     /// How old a clock's reading may be. All nodes must agree.
     pub clock_granularity: Duration,
     /// The folder of the stable record. Without it, exclusion across a restart depends on the wall
-    /// clock, and every start waits for `max_lease` before it votes.
+    /// clock, every start waits for `max_lease` before it votes, and the members cannot change.
     pub data_dir: Option<PathBuf>,
     /// Certificates for TLS. Without them, nodes connect in clear.
     pub tls: Option<Tls>,
@@ -95,8 +97,9 @@ pub struct Config {
     pub shards: u16,
     /// How long a shard looks for work before it sleeps.
     pub spin: Spin,
-    /// First start of a brand-new cell: a node with an empty `data_dir` votes at once instead of
-    /// after `max_lease`. Unsafe if this cell ever ran: there may be two holders.
+    /// First start of a brand-new cell: the nodes of the list found it once all of them are up.
+    /// Without this, a node with an empty `data_dir` waits until it is made a member. Unsafe if
+    /// this cell ever ran: there may be two holders.
     pub new_cell: bool,
     /// A cell for tests and demonstrations: nothing on disk, no quarantine. Each node of it must be
     /// started only once, or there may be two holders.

@@ -1,10 +1,10 @@
 //! The connections of one shard to the same shard of other nodes. Owns the handshake, heartbeats,
 //! timeouts and what is still to be sent.
 //!
-//! Of two members the one with the higher id dials; a node that is no member dials every member. A
-//! message that cannot be sent at once is dropped and counted: loss is legal, blocking is not, and
-//! nothing for a dead peer outlives its connection. Deliberately ignorant of what the messages
-//! mean.
+//! Of two members the one with the higher id dials. A node that is no member dials every member,
+//! and a node without a quorum dials every node that it knows. A message that cannot be sent at
+//! once is dropped and counted: loss is legal, blocking is not, and nothing for a dead peer outlives its
+//! connection. Deliberately ignorant of what the messages mean.
 
 mod greeting;
 mod listing;
