@@ -3,8 +3,8 @@
 //!
 //! Of two members the one with the higher id dials. A node that is no member dials every member,
 //! and a node without a quorum dials every node that it knows. A message that cannot be sent at
-//! once is dropped and counted: loss is legal, blocking is not, and nothing for a dead peer outlives its
-//! connection. Deliberately ignorant of what the messages mean.
+//! once is dropped and counted: loss is legal, blocking is not, and nothing for a dead peer
+//! outlives its connection. Deliberately ignorant of what the messages mean.
 
 mod greeting;
 mod listing;
