@@ -281,6 +281,9 @@ impl Driver {
                     self.observe(now, from, told.counter)?;
                     self.shard.heard_counter(from, told.remembers);
                     self.heard_epoch(now, from, told.epoch);
+                    if told.has_caught_up {
+                        self.reconnected.push(from);
+                    }
                 }
                 return Ok(());
             }

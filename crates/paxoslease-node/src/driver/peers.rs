@@ -353,7 +353,7 @@ impl Peers {
         }
     }
 
-    /// A heartbeat arrived from a peer that is up. Returns the counter that it told, if it did.
+    /// A heartbeat arrived from a peer that is up. Returns what it told, if it did.
     pub(crate) fn heartbeat(
         &mut self,
         conn: ConnId,
@@ -362,9 +362,10 @@ impl Peers {
         own_counter: u64,
     ) -> Option<Told> {
         let Who::Peer(place) = self.who(conn) else { return None };
+        let own = (own_counter, self.identity.cell.epoch());
         let (told, changed) =
-            self.list[place].heartbeat(now, frame, own_counter, self.timeouts.peer_timeout);
-        self.changed |= changed;
+            self.list[place].heartbeat(now, frame, own, self.timeouts.peer_timeout);
+        self.changed |= changed || told.is_some_and(|told| told.has_caught_up);
         self.mark_dirty(place);
         if told.is_some() {
             // The answer postpones a Ping to this peer, and pings to others may go out with it.

@@ -143,7 +143,7 @@ impl Peers {
         let peer = &mut self.list[place];
         peer.up(now, conn, hello.boot);
         (peer.birth, peer.list) = (hello.birth, Some(hello.list));
-        peer.greeted_epoch = hello.epoch;
+        peer.epoch = hello.epoch;
         hello.clients.as_str().clone_into(&mut peer.clients);
         self.next_alarm_at = now;
         self.changed = true;

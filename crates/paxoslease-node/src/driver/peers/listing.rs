@@ -76,9 +76,9 @@ impl Peers {
         self.place_of(node).map_or(Birth::UNKNOWN, |place| self.list[place].birth)
     }
 
-    /// The epoch of a peer when it greeted.
+    /// The epoch of a peer, as it said last.
     pub(crate) fn epoch_of(&self, node: NodeId) -> u32 {
-        self.place_of(node).map_or(0, |place| self.list[place].greeted_epoch)
+        self.place_of(node).map_or(0, |place| self.list[place].epoch)
     }
 
     /// Whether a peer said that it only proposes.
@@ -115,12 +115,16 @@ impl Peers {
 }
 
 impl Peer {
-    /// What was not sent yet is of the epoch before.
+    /// What was not sent yet is of the epoch before. The peer is told of the new one at once: if
+    /// it is there already, it repeats what this node has dropped.
     fn begin_epoch(&mut self, counter: u64, epoch: u32) {
         if self.writer.is_open() {
             self.writer.finish(counter);
         }
         self.writer.set_epoch(epoch);
+        if let Link::Up { pinged_at, answered_at, .. } = &mut self.link {
+            (*pinged_at, *answered_at) = (Instant::ZERO, Instant::ZERO);
+        }
     }
 
     /// Dials again at once, if it is down.

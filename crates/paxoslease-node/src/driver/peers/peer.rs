@@ -22,13 +22,16 @@ pub(super) enum Link {
 /// In heartbeats: how often a node that only answers pings measures the round trip itself.
 const MEASURED_EVERY: u32 = 5;
 
-/// A peer's counter, as it told it.
+/// What a peer told in a Ping.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
     pub(crate) counter: u64,
     pub(crate) epoch: u32,
     /// Whether the peer is not in quarantine, so it has forgotten nothing.
     pub(crate) remembers: bool,
+    /// Whether the peer was in an earlier epoch and is in this node's epoch now. It dropped what
+    /// this node has sent in between.
+    pub(crate) has_caught_up: bool,
 }
 
 #[derive(Debug)]
@@ -55,7 +58,8 @@ pub(super) struct Peer {
     pub(super) birth: Birth,
     /// What its list of members means to it, as it greeted.
     pub(super) list: Option<ListUse>,
-    pub(super) greeted_epoch: u32,
+    /// Its epoch, as it said last.
+    pub(super) epoch: u32,
     /// Where clients reach it; empty if that is not known.
     pub(super) clients: String,
     gone_at: Instant,
@@ -94,7 +98,7 @@ impl Peer {
             boot: None,
             birth: Birth::UNKNOWN,
             list: None,
-            greeted_epoch: 0,
+            epoch: 0,
             clients: String::new(),
             gone_at: Instant::ZERO,
             redial_pause: REDIAL_MIN,
@@ -229,13 +233,12 @@ impl Peer {
         }
     }
 
-    /// Returns the counter that the peer told, if it did, and whether its quarantine began or
-    /// ended.
+    /// Returns what the peer told, if it did, and whether its quarantine began or ended.
     pub(super) fn heartbeat(
         &mut self,
         now: Instant,
         frame: &[u8],
-        own_counter: u64,
+        (own_counter, own_epoch): (u64, u32),
         peer_timeout: Duration,
     ) -> (Option<Told>, bool) {
         // Not earlier: a peer that greets and then refuses us must not be dialled without a pause.
@@ -250,7 +253,9 @@ impl Peer {
                 self.quarantine_until = now.after(Duration::from_millis(quarantine_ms.into()));
                 let quarantined = quarantine_ms > 0;
                 let before = std::mem::replace(&mut self.quarantined, quarantined);
-                let told = Told { counter, epoch, remembers: !quarantined };
+                let epoch_before = std::mem::replace(&mut self.epoch, epoch);
+                let has_caught_up = epoch_before < epoch && epoch == own_epoch;
+                let told = Told { counter, epoch, remembers: !quarantined, has_caught_up };
                 return (Some(told), before != quarantined);
             }
             // A peer may send any number. A connection that is silent for longer than the timeout

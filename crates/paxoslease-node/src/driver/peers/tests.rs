@@ -44,8 +44,12 @@ fn peers_of(id: u16) -> Peers {
 }
 
 fn ping(quarantine_ms: u32) -> Vec<u8> {
+    ping_of(0, quarantine_ms)
+}
+
+fn ping_of(epoch: u32, quarantine_ms: u32) -> Vec<u8> {
     let mut frame = Vec::new();
-    Heartbeat::Ping { number: 1, quarantine_ms, counter: 5, epoch: 0 }.encode(&mut frame);
+    Heartbeat::Ping { number: 1, quarantine_ms, counter: 5, epoch }.encode(&mut frame);
     frame
 }
 
@@ -163,7 +167,7 @@ fn a_peer_that_sends_and_never_reads_has_a_bounded_queue() {
         now = now.after(HEARTBEAT);
         peer.ping(now, HEARTBEAT, Duration::ZERO, (0, 0));
         if it_pings {
-            peer.heartbeat(now, &ping(0), 0, HEARTBEAT * 10);
+            peer.heartbeat(now, &ping(0), (0, 0), HEARTBEAT * 10);
         }
         peer.writer.finished().len()
     };
@@ -185,7 +189,7 @@ fn a_made_up_pong_measures_no_round_trip() {
     let mut pong = |number: u64| {
         let mut frame = Vec::new();
         Heartbeat::Pong(number).encode(&mut frame);
-        peer.heartbeat(now, &frame, 0, timeout);
+        peer.heartbeat(now, &frame, (0, 0), timeout);
         peer.rtt
     };
     assert_eq!(pong(0), None);

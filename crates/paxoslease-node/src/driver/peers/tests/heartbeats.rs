@@ -42,7 +42,8 @@ impl Ends {
             for ((peer, bytes), pings) in ends.into_iter().zip(&sent).zip(&mut self.pings) {
                 let mut rest = &bytes[..];
                 while let Ok(Some((frame, after))) = split_frame(rest) {
-                    let (told, _) = peer.heartbeat(self.now, frame, counter, HEARTBEAT * 10);
+                    let own = (counter, 0);
+                    let (told, _) = peer.heartbeat(self.now, frame, own, HEARTBEAT * 10);
                     pings.extend(told.map(|told| (told.counter, told.remembers)));
                     rest = after;
                 }

@@ -85,6 +85,46 @@ fn a_newcomer_waits_for_members_with_higher_ids() {
     assert_eq!(peers.listed(), [(2, "two:1", true)]);
 }
 
+/// What a node sends before its peer has changed over is dropped there, and must not wait for a
+/// timeout.
+#[test]
+fn peers_hear_of_a_new_epoch_at_once_and_tell_when_they_follow() {
+    let (a, sockets) = (founded(), &mut TestSockets::default());
+    let (mut peers, conn) = (managed_peers(3, &a), ConnId(9));
+    let other = Identity { cell: a.cell(&peers.identity.settings), ..managed(2) };
+    assert_eq!(peers.meet(sockets, START, conn, &other), Greeted::Up);
+    let now = START.after(HEARTBEAT);
+    let pings = |peers: &mut Peers, sockets: &mut TestSockets, now| {
+        peers.heard(conn, now);
+        peers.tick(sockets, now, 1, Duration::ZERO);
+        let place = peers.place_of(node(2)).expect("a peer");
+        let bytes = peers.list[place].writer.finished().to_vec();
+        peers.list[place].writer.consume(bytes.len());
+        match split_frame(&bytes) {
+            Ok(Some((frame, _))) => Heartbeat::decode(frame).ok(),
+            _ => None,
+        }
+    };
+    let epoch_of = |ping| match ping {
+        Some(Heartbeat::Ping { epoch, .. }) => Some(epoch),
+        _ => None,
+    };
+    assert_eq!(epoch_of(pings(&mut peers, sockets, now)), Some(1));
+    assert_eq!(epoch_of(pings(&mut peers, sockets, now.after(MS))), None, "not due yet");
+    peers.adopt(&after(&a, Change::Begin(members(&FOUNDERS[..2]))));
+    assert_eq!(epoch_of(pings(&mut peers, sockets, now.after(MS * 2))), Some(2));
+
+    let mut hears = |epoch| {
+        let told = peers.heartbeat(conn, now, &ping_of(epoch, 0), 1).expect("a Ping");
+        (told.has_caught_up, peers.take_changed())
+    };
+    hears(1);
+    assert_eq!(hears(1), (false, false));
+    assert_eq!(hears(2), (true, true));
+    assert_eq!(hears(2), (false, false));
+    assert_eq!(hears(3), (false, false), "it is ahead");
+}
+
 /// The members may have changed while it was away, and wait for it to dial.
 #[test]
 fn a_node_without_a_quorum_dials_every_node_it_knows() {
