@@ -164,9 +164,9 @@ fn sbom(release: &Release) -> anyhow::Result<()> {
         .args(["--describe=binaries", "--no-build-deps", "--target=x86_64-unknown-linux-gnu"])
         .args(["--quiet", "--manifest-path=crates/paxoslease-cli/Cargo.toml"])
         .run()?;
-    // It writes one beside the manifest of every binary, with the folder of this machine in it.
-    let made = ["ls-files", "--others", "--ignored", "--exclude=*_bin.cdx.json", "*_bin.cdx.json"];
-    let made = Invocation::new("git", made).stdout()?;
+    // It writes one beside every manifest, with the folder of this machine in it.
+    let made = ["ls-files", "--others", "--ignored", "--exclude=*.cdx.json"];
+    let made = Invocation::new("git", made).args(["*.cdx.json", ":!target"]).stdout()?;
     let ours = fs::read_to_string(path("crates/paxoslease-cli/paxoslease_bin.cdx.json"))?;
     for file in made.lines() {
         fs::remove_file(path(file)).with_context(|| format!("cannot remove {file}"))?;
