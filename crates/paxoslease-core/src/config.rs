@@ -14,6 +14,9 @@ pub struct Config {
     /// Whether this node is the member that the cell lists under its id. It is not before its cell
     /// is founded (U2).
     pub votes: bool,
+    /// R5: whether this node may have issued ballots that its record does not know, because it
+    /// lost an earlier record and was no member. It then asks the members before its first ballot.
+    pub asks_first: bool,
     /// The cell, the same on all its nodes.
     pub cell: Cell,
     /// Seed of all random delays and of the hashes of names.
@@ -88,6 +91,7 @@ impl Config {
         Self {
             node,
             votes: true,
+            asks_first: false,
             cell,
             seed,
             direct_rounds: true,

@@ -274,7 +274,6 @@ impl Proposer {
             self.go_on(env, now, before);
         }
         self.release_again(env, before);
-        self.hear_again();
         self.inspect_again(env);
         self.stand_again(env);
         self.retry_waiters(env, now);

@@ -131,10 +131,16 @@ impl Shard {
             }
         };
         let longest = longest.map_or(Duration::ZERO, Ttl::as_duration);
-        let quarantine = config.cell.drift().with_rules(config.rules).quarantine_span(longest);
-        let over_at = now.after(quarantine);
-        let hold_until = matches!(start, Start::NoRecord { .. }).then_some(over_at);
-        let mut shard = Self::new(config, counter, ceilings, over_at, hold_until);
+        let drift = config.cell.drift().with_rules(config.rules);
+        let over_at = now.after(drift.quarantine_span(longest));
+        let has_forgotten = matches!(start, Start::NoRecord { .. });
+        let held_until = if config.asks_first {
+            Some(now.after(drift.quarantine_span(config.cell.max_lease().as_duration())))
+        } else {
+            has_forgotten.then_some(over_at)
+        };
+        let mut shard = Self::new(config, counter, ceilings, over_at, has_forgotten);
+        shard.proposer.hold_ballots(held_until);
         if matches!(start, Start::NewCell { .. }) {
             shard.started.0 = Ballot::ZERO;
         }
@@ -150,7 +156,7 @@ impl Shard {
         leases: impl IntoIterator<Item = SnapshotLease<'a>>,
     ) -> Self {
         let ceilings = Ceilings::stable(config.rules, now, record);
-        let mut shard = Self::new(config, record.ballot_ceiling, ceilings, now, None);
+        let mut shard = Self::new(config, record.ballot_ceiling, ceilings, now, false);
         if let Some(acceptor) = &mut shard.acceptor {
             for lease in leases {
                 acceptor.restore(&shard.config, now, lease);
@@ -179,7 +185,7 @@ impl Shard {
         counter: u64,
         ceilings: Ceilings,
         quarantine_until: Instant,
-        hold_until: Option<Instant>,
+        has_forgotten: bool,
     ) -> Self {
         config.cell = config.cell.with_rules(config.rules);
         let counter = counter.min(Ballot::COUNTER_LIMIT);
@@ -189,11 +195,10 @@ impl Shard {
             Ballot::ZERO
         };
         let own = config.cell.member(config.node).filter(|_| config.votes);
-        let has_forgotten = hold_until.is_some();
         let acceptor = Acceptor::new(&config, floor, quarantine_until, has_forgotten);
         let acceptor = own.is_some().then_some(acceptor);
         let counter = if config.rules.on(Rule::CounterStartsAtCeiling) { counter } else { 0 };
-        let proposer = Proposer::new(config.seed, counter, hold_until);
+        let proposer = Proposer::new(config.seed, counter);
         let mut shard = Self {
             config,
             own,
@@ -642,11 +647,8 @@ impl Shard {
     /// R5: the counter that was observed last is the highest that a peer knows. `remembers` is
     /// false for a peer in quarantine, which may have lost a higher one.
     pub fn heard_counter(&mut self, from: NodeId, remembers: bool) {
-        let other = self.config.cell.member(from).filter(|member| Some(*member) != self.own);
-        if let Some(member) = other
-            && remembers
-        {
-            self.proposer.heard_counter(&env!(self), member);
+        if remembers && from != self.config.node {
+            self.proposer.heard_counter(from);
         }
     }
 

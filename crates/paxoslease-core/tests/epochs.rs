@@ -355,6 +355,28 @@ fn nothing_is_granted_before_the_cell_is_founded() {
     assert!(cell.granted(2).is_some());
 }
 
+/// R5: node 4 lost its folder, and its wall clock went back. It would use ballots again that the
+/// members know.
+#[test]
+fn a_proposer_that_may_have_lost_its_folder_asks_first() {
+    let mut cell = TestCell::new(3, 1);
+    cell.acquire_for(4, 1, NO_WAIT, TTL);
+    cell.settle();
+    assert!(cell.granted(1).is_some());
+    let now = cell.now;
+    let config = Config { asks_first: true, ..cell.shard(4).config().clone() };
+    let start = Start::NewCell { counter: 0, disk: false };
+    *cell.shard(4) = Shard::start(config, now, start);
+    cell.acquire_for(4, 2, Duration::from_secs(5), TTL);
+    cell.shard(4).heard_counter(node(1), true);
+    cell.shard(4).heard_counter(node(2), false);
+    live(&mut cell, Duration::from_millis(500));
+    assert_eq!(cell.shard(4).counter(), 0, "only one member that remembers told its counter");
+    cell.shard(4).heard_counter(node(3), true);
+    live(&mut cell, Duration::from_millis(500));
+    assert!(cell.shard(4).counter() > 0);
+}
+
 /// R5: what members of an earlier epoch told does not stand for members of this one.
 #[test]
 fn a_node_without_a_record_hears_the_members_of_its_epoch() {

@@ -118,6 +118,7 @@ impl Epoch {
 struct Settings {
     epoch: Epoch,
     votes: bool,
+    asks_first: bool,
     max_lease: u32,
     drift_ppm: u32,
     granularity: Duration,
@@ -220,6 +221,7 @@ impl Header {
         let &Config {
             node,
             votes,
+            asks_first,
             cell,
             seed,
             direct_rounds,
@@ -238,6 +240,7 @@ impl Header {
         let settings = Settings {
             epoch: Epoch::of(&cell),
             votes,
+            asks_first,
             max_lease: cell.max_lease().as_millis(),
             drift_ppm: cell.drift().ppm(),
             granularity: cell.drift().granularity(),
@@ -269,6 +272,7 @@ impl Header {
         Some(Config {
             node: NodeId::new(self.node)?,
             votes: settings.votes,
+            asks_first: settings.asks_first,
             cell: settings.epoch.cell(cell)?,
             seed: settings.seed,
             direct_rounds: settings.direct_rounds,

@@ -105,10 +105,11 @@ const COUNTER_SLACK: u64 = 60_000 << 10;
 /// R5: a node without a record may have issued any ballot before, and its old leases may still be
 /// held. It issues no ballot until enough members told it their counters, or until all leases of
 /// its past are over.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct BallotHold {
     until: Instant,
-    heard: MemberSet,
+    /// Nodes that told their counters since the start, while they remembered.
+    heard: BTreeSet<NodeId>,
 }
 
 /// A1: no honest peer sends a counter above this, unless wall clocks are far apart.
@@ -173,15 +174,13 @@ pub(crate) struct Proposer {
 }
 
 impl Proposer {
-    /// Without a record, `hold_until` is when all leases of the node's past are over (R5).
-    pub(crate) fn new(seed: u64, counter: u64, hold_until: Option<Instant>) -> Self {
-        let heard = MemberSet::EMPTY;
+    pub(crate) fn new(seed: u64, counter: u64) -> Self {
         let counter_bound = counter + Ballot::COUNTER_LIMIT.saturating_sub(counter) / 2;
         Self {
             counter,
             counter_bound,
             counter_refused_above: refused_above(counter_bound),
-            ballot_hold: hold_until.map(|until| BallotHold { until, heard }),
+            ballot_hold: None,
             rounds: HashMap::with_hasher(FixedState::with_seed(seed)),
             releases: HashMap::with_hasher(FixedState::with_seed(seed)),
             releases_open: 0,
@@ -234,32 +233,33 @@ impl Proposer {
         self.counter_refused_above = refused_above(self.counter_bound);
     }
 
-    /// R5: a member that has lost nothing told its counter. A majority that accepted an old ballot
-    /// of this node shares a member with any set that is large enough.
-    pub(crate) fn heard_counter(&mut self, env: &Env<'_>, member: MemberSet) {
-        let Some(hold) = &mut self.ballot_hold else { return };
-        let cell = env.cell();
-        hold.heard = hold.heard.with(member.within(cell.old_set()));
-        let enough = cell.old_set().len() - cell.quorum() + 1;
-        if hold.heard.len() >= enough {
-            self.ballot_hold = None;
+    /// R5: issues no ballot until enough members told their counters, or until this time, when all
+    /// leases of the node's past are over.
+    pub(crate) fn hold_ballots(&mut self, until: Option<Instant>) {
+        self.ballot_hold = until.map(|until| BallotHold { until, heard: BTreeSet::new() });
+    }
+
+    /// R5: a node that has lost nothing told its counter.
+    pub(crate) fn heard_counter(&mut self, from: NodeId) {
+        if let Some(hold) = &mut self.ballot_hold {
+            hold.heard.insert(from);
         }
     }
 
-    /// The members of another epoch have to tell their counters.
-    pub(crate) fn hear_again(&mut self) {
-        if let Some(hold) = &mut self.ballot_hold {
-            hold.heard = MemberSet::EMPTY;
-        }
+    /// R5: whether old ballots of this node may be in use. A majority that accepted one of them
+    /// shares a member with any set that is large enough.
+    fn holds_ballots(&self, cell: &Cell, now: Instant) -> bool {
+        let Some(BallotHold { until, heard }) = &self.ballot_hold else { return false };
+        let told = heard.iter().filter_map(|node| cell.member(*node));
+        let told = told.fold(MemberSet::EMPTY, MemberSet::with).within(cell.old_set());
+        told.len() < cell.old_set().len() - cell.quorum() + 1 && now < *until
     }
 
     /// The tenure of a ballot that was never used before. `None` while the counter is at its bound
     /// (A1), the stable record has no room (R1), or old ballots may be in use (R5).
     pub(crate) fn next_tenure(&mut self, env: &mut Env<'_>, now: Instant) -> Option<Tenure> {
-        if let Some(BallotHold { until, .. }) = self.ballot_hold
-            && env.rules().on(Rule::RecordlessNodeAsksFirst)
-        {
-            if now < until {
+        if env.rules().on(Rule::RecordlessNodeAsksFirst) {
+            if self.holds_ballots(env.cell(), now) {
                 return None;
             }
             self.ballot_hold = None;

@@ -399,7 +399,7 @@ mod tests {
         let (mut ceilings, mut out) = (Ceilings::none(Instant::ZERO), Outbox::default());
         let env =
             &mut Env { config: &config, ceilings: &mut ceilings, out: &mut out, learners: &[] };
-        let mut proposer = Proposer::new(1, 0, None);
+        let mut proposer = Proposer::new(1, 0);
         let name = Name::new("a").expect("a name");
         let until = Instant::from_nanos(3_600_000_000_000);
         let waiter = |token| Waiter {

@@ -6,8 +6,8 @@
 use std::fmt;
 
 use paxoslease_core::{
-    Birth, Config, Configuration, Instant, Members, Name, Record, Shard, StableConfiguration,
-    Start, Ttl, Vote,
+    Birth, Config, Configuration, Instant, Members, Name, NodeId, Record, Shard,
+    StableConfiguration, Start, Ttl, Vote,
 };
 use paxoslease_wire::{ListUse, SnapshotReader, StableRecord};
 
@@ -82,6 +82,15 @@ impl Membership {
         let list = if wishes.proposes { ListUse::Follows } else { ListUse::Fixed };
         let stable = unfounded(&wishes.list);
         Self { birth: Birth::UNKNOWN, list, is_blank: true, stable }
+    }
+
+    /// R5: a data folder of this id may have been lost, and its ballots are known to the members
+    /// alone. A member that loses its folder is refused instead. Every start asks, because the one
+    /// before may have crashed before it heard them.
+    fn asks_first(&self, node: NodeId) -> bool {
+        let has_folder = self.birth != Birth::UNKNOWN;
+        let is_member = self.stable.configuration.is_member(node, self.birth);
+        has_folder && self.list != ListUse::Founding && !is_member
     }
 
     /// Whether this node takes part in votes on leases with this configuration, if it is listed. In
@@ -203,6 +212,7 @@ impl Startup {
     ) -> Shard {
         config.cell = self.membership.stable.configuration.cell(&config.cell);
         config.votes = self.membership.votes();
+        config.asks_first = self.membership.asks_first(config.node);
         match &self.leases {
             Leases::None(start) => Shard::start(config, now, *start),
             Leases::Snapshot(record, bytes) => {

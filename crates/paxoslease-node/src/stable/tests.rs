@@ -286,6 +286,21 @@ fn every_start_has_a_higher_counter_than_the_one_before() {
     assert!(counters[0] > 0 && counters.is_sorted_by(|one, next| one < next), "{counters:?}");
 }
 
+/// R5: an earlier folder of that id may be lost. The members know its ballots.
+#[test]
+fn a_node_that_is_no_member_asks_first_at_every_start() {
+    let asks_first = |disk: &VolatileFiles, wishes: &Wishes| {
+        disk.start(wishes).expect("starts").new_shard().config().asks_first
+    };
+    for wishes in [plain(), Wishes { proposes: true, ..plain() }] {
+        let disk = VolatileFiles::default();
+        assert!(asks_first(&disk, &wishes));
+        assert!(asks_first(&disk, &wishes), "it may have crashed before it heard the members");
+    }
+    assert!(!asks_first(&VolatileFiles::default(), &new_cell()));
+    assert!(!asks_first(&VolatileFiles::with_record(record(7, 0)), &plain()));
+}
+
 #[test]
 fn a_folder_keeps_its_birth_and_a_reset_makes_another() {
     let disk = VolatileFiles::default();
