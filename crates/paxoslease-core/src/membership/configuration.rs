@@ -170,9 +170,10 @@ impl fmt::Display for ChangeError {
                 "the list has other members than the cell: to change members, use add, remove, \
                  replace or set",
             ),
-            Self::NothingChanges => {
-                f.write_str("nothing would change: the cell has these members already")
-            }
+            Self::NothingChanges => f.write_str(
+                "nothing would change: the cell has these members already. A node that lost \
+                     its disk needs an id that was never used",
+            ),
             Self::NotFounded => f.write_str(
                 "the cell is not founded yet: start every member of its list, and try again",
             ),

@@ -329,6 +329,7 @@ impl Driver {
             _ if self.has_members() && is_member => Membership::Member,
             _ if self.has_members() => Membership::Outside,
             ListUse::Founding => Membership::Founding,
+            ListUse::Contact if self.peers.are_we_an_impostor() => Membership::DiskLost,
             ListUse::Contact => Membership::Blank,
             // It is never a member.
             ListUse::Follows => Membership::Outside,

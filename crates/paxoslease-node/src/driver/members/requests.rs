@@ -275,10 +275,14 @@ fn judge(decider: &Decider, own: NodeId, change: &Change, plan: &mut MembersPlan
     for member in to.iter().filter(|member| old.find(member.node).is_none()) {
         let node = member.node;
         let Some((birth, state)) = decider.heard(node) else {
-            plan.problems.push(format!(
-                "node {node} does not answer: start it with the name of this cell, a data_dir, and \
-                 the address of a member"
-            ));
+            let was_member = decider.configuration().past().iter().any(|past| past.0 == node);
+            let what_to_do = if was_member {
+                "it was a member before: start it with the data_dir that it had then, or use an id \
+                 that was never used"
+            } else {
+                "start it with the name of this cell, a data_dir, and the address of a member"
+            };
+            plan.problems.push(format!("node {node} does not answer: {what_to_do}"));
             continue;
         };
         if birth == Birth::UNKNOWN {

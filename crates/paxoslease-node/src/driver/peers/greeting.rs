@@ -161,12 +161,7 @@ impl Peers {
             return Err(format!("node {expected} was dialled, but node {} answered", hello.node));
         }
         if self.is_impostor(hello.node, hello.birth) {
-            return Err(format!(
-                "a member has the id {} with another data folder: this node lost its disk, or the \
-                 id was used before; give this node an id that was never used, and add it with \
-                 `paxoslease members`",
-                hello.node
-            ));
+            return Err(OTHER_FOLDER.to_owned());
         }
         let place = match self.place_of(hello.node) {
             Some(place) => place,
@@ -181,6 +176,12 @@ impl Peers {
             ));
         }
         Ok(place)
+    }
+
+    /// Whether a peer refused this node because a member has its id.
+    pub(crate) fn are_we_an_impostor(&self) -> bool {
+        let problems = self.list.iter().filter_map(|peer| peer.problem.as_deref());
+        problems.into_iter().any(|problem| problem.strip_prefix(REFUSED_US) == Some(OTHER_FOLDER))
     }
 
     /// Adds a node that is no member: nobody knows it before it connects.
@@ -219,11 +220,18 @@ impl Peers {
 /// The reason why a connection to a peer that stops ends.
 pub(crate) const IS_STOPPING: &str = "it is stopping";
 
+/// Why a node is refused that has the id of a member and another birth.
+const OTHER_FOLDER: &str = "a member has this id with another data folder: this node lost its disk, \
+     or the id was used before; give this node an id that was never used, and add it with \
+     `paxoslease members`";
+
+const REFUSED_US: &str = "it refused us: ";
+
 /// Why the peer closes the connection, from its farewell.
 pub(crate) fn refusal_of(frame: &[u8]) -> String {
     match Farewell::decode(frame) {
         Ok(farewell) if farewell.as_str() == Farewell::STOPPING => IS_STOPPING.to_owned(),
-        Ok(farewell) => format!("it refused us: {farewell}"),
+        Ok(farewell) => format!("{REFUSED_US}{farewell}"),
         Err(error) => format!("it refused us, for an unreadable reason: {error}"),
     }
 }

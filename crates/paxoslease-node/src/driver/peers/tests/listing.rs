@@ -168,7 +168,8 @@ fn an_id_with_another_birth_is_refused() {
     let impostor = Identity { birth: Birth(7), ..managed(2) };
     assert_eq!(peers.meet(sockets, START, ConnId(1), &impostor), Greeted::Closed);
     let problem = peers.problem(2).expect("refused");
-    assert!(problem.contains("a member has the id 2 with another data folder"), "{problem}");
+    assert!(problem.contains("a member has this id with another data folder"), "{problem}");
+    assert!(!peers.are_we_an_impostor());
     assert_eq!(peers.meet(sockets, START, ConnId(2), &managed(2)), Greeted::Up);
     assert_eq!(peers.birth_of(node(2)), birth(2));
 }
