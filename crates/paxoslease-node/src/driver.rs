@@ -111,8 +111,8 @@ pub(crate) struct Driver {
     hints: Vec<Hint>,
     /// In the first shard of a node whose members can change.
     decisions: Option<Decisions>,
-    /// The standing leases that have not moved yet, as the first shard knows it.
-    told_standing_left: usize,
+    /// What the first shard knows of this one.
+    told_first_shard: Option<ShardView>,
     /// What goes to other shards of this node.
     posts: Vec<(u16, Command)>,
     board: Arc<Board>,
@@ -160,7 +160,7 @@ impl Driver {
             hinted: Vec::new(),
             hints: Vec::new(),
             decisions: None,
-            told_standing_left: usize::MAX,
+            told_first_shard: None,
             posts: Vec::new(),
             board,
         };
@@ -368,7 +368,7 @@ impl Driver {
             Command::ConfigurationWritten => self.configuration_written(now),
             Command::Adopt(configuration) => {
                 self.adopt(now, &configuration);
-                self.tell_first_shard();
+                self.tell_first_shard(now);
             }
             Command::ShardChanged(shard, view) => self.shard_changed_over(now, shard, view),
             Command::Stop => self.leave(now),
@@ -416,6 +416,7 @@ impl Driver {
             self.counters.turn_rates(now.since(last_at));
             self.publish_at = now.after(PUBLISHED_EVERY);
             self.publish(now);
+            self.tell_news(now);
         }
         if self.peers.take_changed() {
             self.note_up(now);

@@ -7,9 +7,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cell::{TTL, listen, status, take, until};
+use paxoslease_core::Name;
 use paxoslease_holder::{MembersChange, MembersError, MembersPlan, MembersRequest, Membership};
 use paxoslease_node::front::{Answer, Request};
 use paxoslease_node::{Config, LeaseState, Node, block_on};
+use paxoslease_wire::ShardId;
 
 /// A folder for the data of all nodes of a test, removed at the end.
 struct Data(PathBuf);
@@ -39,7 +41,15 @@ fn start(config: Config, listener: TcpListener) -> Node {
 }
 
 fn ask(node: &Node, change: MembersChange) -> Result<MembersPlan, MembersError> {
-    let request = MembersRequest { change, dry_run: false, yes: true };
+    ask_with(node, change, false)
+}
+
+fn ask_with(
+    node: &Node,
+    change: MembersChange,
+    dry_run: bool,
+) -> Result<MembersPlan, MembersError> {
+    let request = MembersRequest { change, dry_run, yes: true };
     match block_on(node.remote().ask(Request::Members(Box::new(request)))) {
         Answer::Members(answer) => *answer,
         other => panic!("{other:?}"),
@@ -128,4 +138,22 @@ fn a_node_that_no_cell_knows_changes_no_members() {
     let why = refused(&blank, replace(2, 3, "127.0.0.1:2"));
     assert!(why.contains("the cell is not founded yet"), "{why}");
     assert!(blank.try_acquire("x", TTL).blocking().is_err(), "nothing is granted");
+}
+
+/// The part of the node that plans has the first shard's leases alone.
+#[test]
+fn a_plan_waits_for_the_longest_lease_of_any_shard() {
+    let data = Data::new("plan");
+    let (listener, address) = listen();
+    let node = start(data.config(1, &[(1, &address)]).new_cell(true), listener);
+    block_on(node.ready()).expect("the cell is founded");
+    let takes = || {
+        let plan = ask_with(&node, replace(1, 2, "127.0.0.1:1"), true);
+        plan.expect("a plan, with its problems").takes
+    };
+    assert!(takes() < Duration::from_secs(40));
+    let is_in_second = |name: &&str| ShardId::of(Name::new(name).expect("a name"), 2).index() == 1;
+    let name = ["a", "b", "c", "d", "e"].into_iter().find(is_in_second).expect("one of them");
+    let _lease = node.acquire(name, Duration::from_secs(40)).blocking().expect("granted");
+    until("the first shard has heard", || takes() >= Duration::from_secs(40));
 }

@@ -28,7 +28,7 @@ pub(crate) struct ShardView {
     pub(crate) epoch: u32,
     /// The highest ballot counter when the shard had changed over.
     pub(crate) counter: u64,
-    /// The longest lease that the shard may have accepted by then.
+    /// The longest lease that the shard may have accepted, and that may be held.
     pub(crate) longest: Option<Ttl>,
     /// C10: the standing leases that the new members do not store yet.
     pub(crate) standing_left: usize,
@@ -189,8 +189,7 @@ impl Driver {
         for shard in 1..self.shard_count() {
             self.posts.push((shard, Command::Adopt(Arc::clone(&configuration))));
         }
-        let own = self.shard_view();
-        self.shard_changed_over(now, 0, own);
+        self.tell_first_shard(now);
         // C1: other nodes than members hear of the members from this node. Members hear of them
         // from the coordinator.
         let outside: Vec<NodeId> = self
@@ -263,7 +262,7 @@ impl Driver {
         }
     }
 
-    /// Does what is due, and tells the first shard how many standing leases have not moved.
+    /// Does what is due, and tells the first shard what has changed.
     pub(super) fn tick_decisions(&mut self, now: Instant) {
         if self.decisions_at() <= now {
             self.decide(now, |decider, view| {
@@ -273,18 +272,26 @@ impl Driver {
             });
             self.tick_requests(now);
         }
-        if self.shard_index() > 0 && self.shard.config().cell.is_joint() {
-            let standing_left = self.shard.standing_left();
-            if standing_left != self.told_standing_left {
-                self.tell_first_shard();
-            }
+        if self.shard.config().cell.is_joint() {
+            self.tell_news(now);
         }
     }
 
-    pub(super) fn tell_first_shard(&mut self) {
+    /// Tells the first shard the longest lease and the standing leases, if they have changed.
+    pub(super) fn tell_news(&mut self, now: Instant) {
+        let news = |view: ShardView| (view.longest, view.standing_left);
+        if self.told_first_shard.map(news) != Some(news(self.shard_view())) {
+            self.tell_first_shard(now);
+        }
+    }
+
+    pub(super) fn tell_first_shard(&mut self, now: Instant) {
         let view = self.shard_view();
-        self.told_standing_left = view.standing_left;
-        self.posts.push((0, Command::ShardChanged(self.shard_index(), view)));
+        self.told_first_shard = Some(view);
+        match self.shard_index() {
+            0 => self.shard_changed_over(now, 0, view),
+            shard => self.posts.push((0, Command::ShardChanged(shard, view))),
+        }
     }
 
     /// The configuration and the vote are on disk (W1, W2).

@@ -145,7 +145,8 @@ impl Driver {
             }
         }
         // What the others said dates from the last change of the members.
-        plan.takes = plan.takes.max(decider.wait_for(self.shard.record().lease_ceiling));
+        let longest = decisions.shards.iter().map(|shard| shard.longest).max().flatten();
+        plan.takes = plan.takes.max(decider.wait_for(longest));
         let answer = if request.dry_run {
             Answer::Members(Box::new(Ok(plan.clone())))
         } else if !plan.problems.is_empty() {
