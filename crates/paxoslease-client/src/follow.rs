@@ -52,7 +52,7 @@ pub(crate) async fn ask<T, E: From<AskError>>(
     let (mut link, _) = dialler.dial(endpoint).await?;
     let asked = async {
         link.send(request).await?;
-        link.receive(read).await
+        link.reply(read).await
     };
     let answer = timeout(dialler.config.request_timeout, asked).await;
     answer.unwrap_or(Err(LinkError::Timeout)).unwrap_or_else(|error| {
@@ -175,11 +175,11 @@ async fn follow_at(
     let mut out = Vec::new();
     put(&mut out, &[Word::Text("LEASE.WATCH"), Word::Text(&format!("{prefix}*"))]);
     link.send(&out).await?;
-    let accepted = link.receive_within(SILENCE_MAX, |reply| match reply {
+    let accepted = link.reply(|reply| match reply {
         Value::Error(text) => Err(LinkError::Refused(Refusal::new(text).into_ask_error())),
         _ => Ok(()),
     });
-    accepted.await??;
+    timeout(SILENCE_MAX, accepted).await.unwrap_or(Err(LinkError::Timeout))??;
     *pause = PAUSE;
     out.clear();
     follower.connected(endpoint, &mut out);
@@ -193,11 +193,11 @@ async fn follow_at(
         let wake_at = follower.next_at().map_or(wake_at, |at| at.min(wake_at));
         let heard = link.receive(|value| {
             match value {
-                Value::Push(items) => {
-                    if let Some(Push::Change(change)) = Push::new(items) {
-                        follower.changed(change);
-                    }
-                }
+                Value::Push(items) => match Push::new(items) {
+                    Some(Push::Change(change)) => follower.changed(change),
+                    Some(Push::Members) => refresh_at = Instant::now(),
+                    _ => {}
+                },
                 Value::Bulk(text) if text == PROBE.as_bytes() => {}
                 Value::Map(_) if value.field(b"server").is_some() => {
                     // The members in a greeting are hints.

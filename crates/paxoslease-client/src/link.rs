@@ -133,7 +133,7 @@ impl Dialler {
         let mut handshake = Handshake::begin(&mut out, token.as_deref(), name.as_deref());
         link.send(&out).await?;
         let greeting = loop {
-            if let Some(greeting) = link.receive(|reply| handshake.reply(reply)).await?? {
+            if let Some(greeting) = link.reply(|reply| handshake.reply(reply)).await?? {
                 break greeting;
             }
         };
@@ -298,13 +298,21 @@ impl Link {
         }
     }
 
-    /// Like [`Self::receive`], with this timeout.
-    pub(crate) async fn receive_within<T>(
+    /// Waits for the next reply. Ignores pushes.
+    pub(crate) async fn reply<T>(
         &mut self,
-        span: Duration,
         read: impl FnOnce(Value<'_>) -> T,
     ) -> Result<T, LinkError> {
-        timeout(span, self.receive(read)).await.unwrap_or(Err(LinkError::Timeout))
+        let mut read = Some(read);
+        loop {
+            let reply = self.receive(|value| match value {
+                Value::Push(_) => None,
+                reply => read.take().map(|read| read(reply)),
+            });
+            if let Some(reply) = reply.await? {
+                return Ok(reply);
+            }
+        }
     }
 }
 

@@ -75,6 +75,8 @@ struct Sessions {
     /// When to look for clients that do not read.
     look_at: Option<Instant>,
     slow_readers: LogThrottle,
+    /// The epoch of the members that clients know.
+    epoch: u32,
     is_started: bool,
 }
 
@@ -235,6 +237,7 @@ impl Sessions {
             },
             look_at: None,
             slow_readers: LogThrottle::default(),
+            epoch: 0,
             is_started: false,
         }
     }
@@ -570,6 +573,11 @@ impl FrontEnd for Sessions {
         if self.common.follow_rules() {
             for session in self.sessions.iter_mut().flatten() {
                 session.recheck(&mut Turn { common: &mut self.common, shard });
+            }
+        }
+        if std::mem::replace(&mut self.epoch, shard.epoch()) != self.epoch {
+            for session in self.sessions.iter_mut().flatten() {
+                session.members_changed(&mut self.common, self.epoch);
             }
         }
         self.close_partial_requests(shard);

@@ -81,7 +81,7 @@ pub(crate) fn put_hello(out: &mut Vec<u8>, token: Option<&str>, name: Option<&st
     if let Some(token) = token {
         put(out, &[Word::Text("AUTH"), Word::Text(token)]);
     }
-    put(out, &[Word::Text("HELLO"), Word::Text("3")]);
+    put(out, &[Word::Text("HELLO"), Word::Text("3"), Word::Text("FOLLOW")]);
     if let Some(name) = name {
         put(out, &[Word::Text("CLIENT"), Word::Text("SETNAME"), Word::Text(name)]);
     }
@@ -235,6 +235,8 @@ pub(crate) enum Push {
     /// The wait with this number is over.
     Timeout(u64),
     Change(Change),
+    /// The members of the cell have changed.
+    Members,
 }
 
 impl Push {
@@ -247,6 +249,7 @@ impl Push {
                 Some(Self::Granted(id, Granted::new(items)?))
             }
             b"lease.timeout" => Some(Self::Timeout(items.next()?.decimal()?)),
+            b"cell.changed" => Some(Self::Members),
             b"lease.held" => {
                 let (name, holder) = (text(items.next())?, text(items.next())?);
                 let seen = lease_info(name, holder, items.next(), items.next())?;

@@ -221,6 +221,11 @@ impl Engine {
                     self.not_granted(now, acquire);
                 }
             }
+            Push::Members => {
+                if let Some(session) = &mut self.session {
+                    session.refresh_at = now;
+                }
+            }
             // Watches have connections of their own.
             Push::Change(_) => {}
         }

@@ -82,6 +82,10 @@ impl Driver {
         self.board.show(now, self.shard_index(), self.status(now));
     }
 
+    pub(crate) const fn epoch(&self) -> u32 {
+        self.peers.identity.cell.epoch()
+    }
+
     /// The epoch, and where clients reach the members of both sets, as far as this node knows.
     pub(crate) fn member_addresses(&self) -> (u32, Vec<&str>) {
         let cell = &self.shard.config().cell;

@@ -103,6 +103,12 @@ impl ShardHandle<'_> {
         self.driver.node_status(self.now)
     }
 
+    /// The epoch of the members. It grows when they change.
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        self.driver.epoch()
+    }
+
     /// The epoch, and where clients reach the members of that epoch, as far as this node knows: the
     /// members of both sets during a change. Cheaper than [`Self::status`].
     #[must_use]

@@ -140,7 +140,7 @@ commands! {
         "Answers PONG, or the message",
     Echo 2..=2 => "ECHO message"
         "Answers the message",
-    Hello 1..=7 => "HELLO [protover] [AUTH username token] [SETNAME clientname]"
+    Hello 1..=8 => "HELLO [protover] [AUTH username token] [SETNAME clientname] [FOLLOW]"
         "Chooses RESP2 or RESP3, and describes the node",
     Auth 2..=3 => "AUTH [username] token"
         "Sends a token; the username is ignored",

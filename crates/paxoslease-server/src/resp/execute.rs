@@ -383,8 +383,13 @@ impl Session {
         };
         let mut rest = args.get(1..).unwrap_or_default();
         let (mut name, mut token) = (None, None);
+        let mut follows = self.follows && protocol == Protocol::Resp3;
         while let [key, more @ ..] = rest {
             match more {
+                _ if key.eq_ignore_ascii_case(b"FOLLOW") && protocol == Protocol::Resp3 => {
+                    follows = true;
+                    rest = more;
+                }
                 [_, shown, more @ ..] if key.eq_ignore_ascii_case(b"AUTH") => {
                     token = Some(*shown);
                     rest = more;
@@ -402,7 +407,7 @@ impl Session {
         if let Some(name) = name {
             self.rename(name);
         }
-        self.protocol = protocol;
+        (self.protocol, self.follows) = (protocol, follows);
         let (server, id) = (std::sync::Arc::clone(&turn.common.server), self.id);
         let mut members = turn.shard.member_addresses();
         if self.is_unauthenticated(turn.common) {
@@ -459,7 +464,7 @@ impl Session {
         self.forget_token(turn);
         self.rename("");
         self.database = 0;
-        self.protocol = Protocol::default();
+        (self.protocol, self.follows) = (Protocol::default(), false);
         self.reply(turn.common, |_, out| put_simple(out, &"RESET"));
     }
 }

@@ -135,6 +135,12 @@ pub(super) fn put_timeout(id: &[u8], protocol: Protocol, out: &mut Vec<u8>) {
     put_bulk(out, id);
 }
 
+pub(super) fn put_members_changed(epoch: u32, protocol: Protocol, out: &mut Vec<u8>) {
+    protocol.put_push(out, 2);
+    put_bulk(out, b"cell.changed");
+    put_integer(out, epoch.into());
+}
+
 pub(super) fn put_hint(hint: &Hint, protocol: Protocol, out: &mut Vec<u8>) {
     match hint {
         Hint::Held(seen) => {

@@ -13,7 +13,8 @@ use super::output::Output;
 use super::pending::{Notify, Owner, PendingRequest, RequestId};
 use super::redis::{self, Channel, OperationId, Operations};
 use super::reply::{
-    put_answer, put_granted, put_hint, put_missed, put_stopping, put_timeout, put_ttl, ttl_shown,
+    put_answer, put_granted, put_hint, put_members_changed, put_missed, put_stopping, put_timeout,
+    put_ttl, ttl_shown,
 };
 use super::reply_error::ReplyError;
 use super::{Common, Turn};
@@ -55,6 +56,8 @@ pub(super) struct Session {
     /// Acquires with NOTIFY by their id. They are tried first, and then wait for a push.
     notifies: BTreeMap<Arc<[u8]>, RequestId>,
     pub(super) patterns: Vec<NamePattern>,
+    /// Whether the client wants to know when the members change.
+    pub(super) follows: bool,
     /// The number of the database that SELECT chose.
     pub(super) database: u8,
     /// The channels that the client subscribed to.
@@ -357,6 +360,14 @@ impl Session {
         } else {
             put_hint(hint, self.protocol, &mut self.output.bytes);
             self.touch(turn.common);
+        }
+    }
+
+    /// Tells a client that follows the members that they have changed.
+    pub(super) fn members_changed(&mut self, common: &mut Common, epoch: u32) {
+        if self.follows {
+            put_members_changed(epoch, self.protocol, &mut self.output.bytes);
+            self.touch(common);
         }
     }
 
