@@ -9,13 +9,15 @@ use crate::{Cell, NodeId};
 /// A shard's settings. Only `cell` must be the same on all nodes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Config {
-    /// This node. It is an acceptor if the cell lists it and it votes; otherwise it only proposes.
+    /// This node. It is an acceptor if it is one of the members; otherwise it only proposes.
     pub node: NodeId,
-    /// Whether this node is the member that the cell lists under its id. It is not before its cell
-    /// is founded (U2).
-    pub votes: bool,
+    /// Whether `cell` lists the members, and this node with its birth if it lists its id. It does
+    /// not before the cell is founded, or before this node has heard of the members (U2). Until
+    /// then this node neither votes nor issues ballots.
+    pub knows_members: bool,
     /// R5: whether this node may have issued ballots that its record does not know, because it
-    /// lost an earlier record and was no member. It then asks the members before its first ballot.
+    /// lost an earlier record and was no member. It then asks the members before its first ballot,
+    /// however long that takes.
     pub asks_first: bool,
     /// The cell, the same on all its nodes.
     pub cell: Cell,
@@ -90,7 +92,7 @@ impl Config {
     pub const fn new(node: NodeId, cell: Cell, seed: u64) -> Self {
         Self {
             node,
-            votes: true,
+            knows_members: true,
             asks_first: false,
             cell,
             seed,

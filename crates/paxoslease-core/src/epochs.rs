@@ -43,7 +43,7 @@ impl Shard {
         }
         self.end_standing(now);
         self.config.cell = cell.with_rules(self.config.rules);
-        self.config.votes = true;
+        self.config.knows_members = true;
         self.own = cell.member(self.config.node);
         // What was sent, or waited for the disk, belongs to the epoch before.
         self.deferred.clear();

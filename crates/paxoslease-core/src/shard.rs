@@ -134,13 +134,13 @@ impl Shard {
         let drift = config.cell.drift().with_rules(config.rules);
         let over_at = now.after(drift.quarantine_span(longest));
         let has_forgotten = matches!(start, Start::NoRecord { .. });
-        let held_until = if config.asks_first {
-            Some(now.after(drift.quarantine_span(config.cell.max_lease().as_duration())))
-        } else {
-            has_forgotten.then_some(over_at)
-        };
+        let asks_first = config.asks_first;
         let mut shard = Self::new(config, counter, ceilings, over_at, has_forgotten);
-        shard.proposer.hold_ballots(held_until);
+        if asks_first {
+            shard.proposer.hold_ballots(Instant::MAX);
+        } else if has_forgotten {
+            shard.proposer.hold_ballots(over_at);
+        }
         if matches!(start, Start::NewCell { .. }) {
             shard.started.0 = Ballot::ZERO;
         }
@@ -194,7 +194,7 @@ impl Shard {
         } else {
             Ballot::ZERO
         };
-        let own = config.cell.member(config.node).filter(|_| config.votes);
+        let own = config.cell.member(config.node).filter(|_| config.knows_members);
         let acceptor = Acceptor::new(&config, floor, quarantine_until, has_forgotten);
         let acceptor = own.is_some().then_some(acceptor);
         let counter = if config.rules.on(Rule::CounterStartsAtCeiling) { counter } else { 0 };
@@ -601,6 +601,12 @@ impl Shard {
     /// [`Event::FreedHint`] and [`Event::ExpiredHint`].
     pub fn set_watched(&mut self, watched: bool) {
         self.watched = watched;
+    }
+
+    /// The list of members that this node started with is that of a cell without epochs, as its
+    /// members say.
+    pub fn members_are_fixed(&mut self) {
+        self.config.knows_members = true;
     }
 
     /// Sets the nodes without an acceptor that hear of grants and releases of this node.

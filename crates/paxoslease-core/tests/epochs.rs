@@ -342,7 +342,7 @@ fn standing_leases_move_one_after_the_other() {
 /// U2: in epoch 0 the births are unknown, so this node may not be the member that is listed.
 #[test]
 fn nothing_is_granted_before_the_cell_is_founded() {
-    let mut cell = TestCell::with(3, 0, |config| config.votes = false);
+    let mut cell = TestCell::with(3, 0, |config| config.knows_members = false);
     cell.acquire_for(1, 1, NO_WAIT, TTL);
     let prepare = Request::Prepare { name: name(NAME), ballot: cell::ballot(9, 1) };
     assert_eq!(cell.tell(2, 1, Message::Request(prepare)), Err(Refusal::NotAcceptor));
@@ -375,6 +375,44 @@ fn a_proposer_that_may_have_lost_its_folder_asks_first() {
     cell.shard(4).heard_counter(node(3), true);
     live(&mut cell, Duration::from_millis(500));
     assert!(cell.shard(4).counter() > 0);
+}
+
+/// R5: leases of its past may have been renewed through other nodes for longer than M.
+#[test]
+fn a_node_that_knows_no_members_issues_no_ballot() {
+    let mut cell = TestCell::new(3, 1);
+    let now = cell.now;
+    let config = cell.shard(4).config().clone();
+    let contacts = Cell::new(&[node(1), node(4)], config.cell.max_lease(), config.cell.drift());
+    let contacts = contacts.expect("valid");
+    let config = Config { asks_first: true, knows_members: false, cell: contacts, ..config };
+    let start = Start::NewCell { counter: 0, disk: false };
+    *cell.shard(4) = Shard::start(config, now, start);
+    cell.shard(4).heard_counter(node(1), true);
+    cell.acquire_for(4, 1, Duration::from_secs(600), TTL);
+    live(&mut cell, Duration::from_secs(300));
+    assert_eq!(cell.shard(4).counter(), 0);
+    adopt(&mut cell, 1, 0, &[1, 2, 3], &[]);
+    let floor = cell.shard(4).counter();
+    live(&mut cell, Duration::from_secs(60));
+    assert_eq!(cell.shard(4).counter(), floor, "one of three members told its counter");
+    cell.shard(4).heard_counter(node(3), true);
+    live(&mut cell, Duration::from_secs(60));
+    assert!(cell.granted(1).is_some());
+}
+
+/// R5: no majority without it can have accepted a ballot of its past.
+#[test]
+fn a_node_that_is_the_only_member_now_asks_nobody() {
+    let mut cell = TestCell::new(3, 1);
+    let now = cell.now;
+    let config = Config { asks_first: true, ..cell.shard(4).config().clone() };
+    let start = Start::NewCell { counter: 0, disk: false };
+    *cell.shard(4) = Shard::start(config, now, start);
+    adopt(&mut cell, 1, 0, &[4], &[]);
+    cell.acquire_for(4, 1, NO_WAIT, TTL);
+    cell.settle();
+    assert!(cell.granted(1).is_some());
 }
 
 /// R5: what members of an earlier epoch told does not stand for members of this one.

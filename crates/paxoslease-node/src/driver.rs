@@ -497,6 +497,9 @@ impl Driver {
 
     fn note_up(&mut self, now: Instant) {
         self.peers.note_quorum(now);
+        if !self.shard.config().knows_members && self.peers.follows_fixed_list() {
+            self.shard.members_are_fixed();
+        }
         let cell = self.shard.config().cell;
         let learners = self.peers.up().filter(|node| cell.member(*node).is_none()).collect();
         self.shard.set_learners(learners);

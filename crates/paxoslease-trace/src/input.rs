@@ -36,6 +36,7 @@ pub(crate) enum Input {
     ReclaimTrip(Duration),
     Counter(u64),
     CounterBound(u64),
+    MembersAreFixed,
     Heard { from: u16, remembers: bool },
     Adopt { epoch: Epoch, floor: u64 },
 }
@@ -166,6 +167,7 @@ impl Input {
             Self::TurnTrip(longest) => shard.set_turn_trip(*longest),
             Self::CounterBound(bound) => shard.set_counter_bound(*bound),
             Self::ReclaimTrip(longest) => shard.set_reclaim_trip(*longest),
+            Self::MembersAreFixed => shard.members_are_fixed(),
             Self::Heard { from, remembers } => {
                 shard.heard_counter(NodeId::new(*from)?, *remembers);
             }

@@ -117,7 +117,7 @@ impl Epoch {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Settings {
     epoch: Epoch,
-    votes: bool,
+    knows_members: bool,
     asks_first: bool,
     max_lease: u32,
     drift_ppm: u32,
@@ -220,7 +220,7 @@ impl Header {
         // Without `..`: a setting that is not recorded would not be replayed.
         let &Config {
             node,
-            votes,
+            knows_members,
             asks_first,
             cell,
             seed,
@@ -239,7 +239,7 @@ impl Header {
         let off = Rule::ALL.into_iter().find(|rule| !rules.on(*rule));
         let settings = Settings {
             epoch: Epoch::of(&cell),
-            votes,
+            knows_members,
             asks_first,
             max_lease: cell.max_lease().as_millis(),
             drift_ppm: cell.drift().ppm(),
@@ -271,7 +271,7 @@ impl Header {
         let [entries_max, text_bytes_max, rounds_max, waiters_max, deferred_max] = settings.limits;
         Some(Config {
             node: NodeId::new(self.node)?,
-            votes: settings.votes,
+            knows_members: settings.knows_members,
             asks_first: settings.asks_first,
             cell: settings.epoch.cell(cell)?,
             seed: settings.seed,

@@ -247,6 +247,10 @@ impl TracedShard {
         self.step(self.now, Input::ReclaimTrip(longest));
     }
 
+    pub fn members_are_fixed(&mut self) {
+        self.step(self.now, Input::MembersAreFixed);
+    }
+
     pub fn heard_counter(&mut self, from: NodeId, remembers: bool) {
         self.step(self.now, Input::Heard { from: from.get(), remembers });
     }

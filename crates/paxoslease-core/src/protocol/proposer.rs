@@ -103,8 +103,8 @@ pub struct RoundCounts {
 const COUNTER_SLACK: u64 = 60_000 << 10;
 
 /// R5: a node without a record may have issued any ballot before, and its old leases may still be
-/// held. It issues no ballot until enough members told it their counters, or until all leases of
-/// its past are over.
+/// held. It issues no ballot until enough members told it their counters, or, if it was a member,
+/// until its quarantine is over.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct BallotHold {
     until: Instant,
@@ -233,10 +233,9 @@ impl Proposer {
         self.counter_refused_above = refused_above(self.counter_bound);
     }
 
-    /// R5: issues no ballot until enough members told their counters, or until this time, when all
-    /// leases of the node's past are over.
-    pub(crate) fn hold_ballots(&mut self, until: Option<Instant>) {
-        self.ballot_hold = until.map(|until| BallotHold { until, heard: BTreeSet::new() });
+    /// R5: issues no ballot until enough members told their counters, or until this time.
+    pub(crate) fn hold_ballots(&mut self, until: Instant) {
+        self.ballot_hold = Some(BallotHold { until, heard: BTreeSet::new() });
     }
 
     /// R5: a node that has lost nothing told its counter.
@@ -247,19 +246,25 @@ impl Proposer {
     }
 
     /// R5: whether old ballots of this node may be in use. A majority that accepted one of them
-    /// shares a member with any set that is large enough.
-    fn holds_ballots(&self, cell: &Cell, now: Instant) -> bool {
+    /// shares a member with any set that is large enough. If this node became a member after it
+    /// lost its record, its own acceptor has accepted none of them, and counts.
+    fn holds_ballots(&self, config: &Config, now: Instant) -> bool {
         let Some(BallotHold { until, heard }) = &self.ballot_hold else { return false };
-        let told = heard.iter().filter_map(|node| cell.member(*node));
+        let (cell, own) = (&config.cell, config.asks_first.then_some(&config.node));
+        let told = heard.iter().chain(own).filter_map(|node| cell.member(*node));
         let told = told.fold(MemberSet::EMPTY, MemberSet::with).within(cell.old_set());
         told.len() < cell.old_set().len() - cell.quorum() + 1 && now < *until
     }
 
-    /// The tenure of a ballot that was never used before. `None` while the counter is at its bound
-    /// (A1), the stable record has no room (R1), or old ballots may be in use (R5).
+    /// The tenure of a ballot that was never used before. `None` while the members are not known,
+    /// the counter is at its bound (A1), the stable record has no room (R1), or old ballots may be
+    /// in use (R5).
     pub(crate) fn next_tenure(&mut self, env: &mut Env<'_>, now: Instant) -> Option<Tenure> {
+        if !env.config.knows_members {
+            return None;
+        }
         if env.rules().on(Rule::RecordlessNodeAsksFirst) {
-            if self.holds_ballots(env.cell(), now) {
+            if self.holds_ballots(env.config, now) {
                 return None;
             }
             self.ballot_hold = None;

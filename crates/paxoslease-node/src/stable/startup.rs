@@ -88,14 +88,12 @@ impl Membership {
     /// alone. A member that loses its folder is refused instead. Every start asks, because the one
     /// before may have crashed before it heard them.
     fn asks_first(&self, node: NodeId) -> bool {
-        let has_folder = self.birth != Birth::UNKNOWN;
         let is_member = self.stable.configuration.is_member(node, self.birth);
-        has_folder && self.list != ListUse::Founding && !is_member
+        matches!(self.list, ListUse::Contact | ListUse::Follows) && !is_member
     }
 
-    /// Whether this node takes part in votes on leases with this configuration, if it is listed. In
-    /// epoch 0 only a fixed list counts.
-    pub(crate) fn votes(&self) -> bool {
+    /// Whether the configuration lists the members. In epoch 0 only a fixed list does.
+    pub(crate) fn knows_members(&self) -> bool {
         self.stable.configuration.epoch() > 0 || self.list == ListUse::Fixed
     }
 }
@@ -211,7 +209,7 @@ impl Startup {
         owns: impl Fn(Name<'_>) -> bool,
     ) -> Shard {
         config.cell = self.membership.stable.configuration.cell(&config.cell);
-        config.votes = self.membership.votes();
+        config.knows_members = self.membership.knows_members();
         config.asks_first = self.membership.asks_first(config.node);
         match &self.leases {
             Leases::None(start) => Shard::start(config, now, *start),
