@@ -355,6 +355,22 @@ fn nothing_is_granted_before_the_cell_is_founded() {
     assert!(cell.granted(2).is_some());
 }
 
+/// C8: what it granted before it crashed may be held when it becomes a member again.
+#[test]
+fn a_node_that_is_no_member_would_be_quarantined_as_one() {
+    let mut cell = TestCell::new(3, 0);
+    let (now, config) = (cell.now, cell.shard(3).config().clone());
+    let record = Record { ballot_ceiling: 1 << 20, lease_ceiling: Some(cell::ttl(TTL)) };
+    *cell.shard(3) = Shard::start(config, now, Start::Crash(record));
+    let quarantine = cell.shard(3).quarantine_remaining(now);
+    assert!(quarantine >= TTL);
+    adopt(&mut cell, 1, 0, &[1, 2], &[]);
+    assert!(cell.shard(3).quarantine_remaining(now).is_zero());
+    assert_eq!(cell.shard(3).quarantine_as_member(now), quarantine);
+    adopt(&mut cell, 2, 0, &[1, 2, 3], &[]);
+    assert_eq!(cell.shard(3).quarantine_remaining(now), quarantine);
+}
+
 /// R5: node 4 lost its folder, and its wall clock went back. It would use ballots again that the
 /// members know.
 #[test]

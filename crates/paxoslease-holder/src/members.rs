@@ -131,6 +131,8 @@ pub struct MembersPlan {
     pub to: Vec<u16>,
     /// Members that are not connected.
     pub unreachable: Vec<u16>,
+    /// Members that were restarted and do not vote yet.
+    pub quarantined: Vec<u16>,
     /// About how long the change takes.
     #[serde(rename = "takes_ms", serialize_with = "millis", deserialize_with = "from_millis")]
     pub takes: Duration,

@@ -83,10 +83,18 @@ impl Shard {
         self.acceptor.as_ref().map(Acceptor::floor)
     }
 
-    /// How long the acceptor stays in quarantine (A0); zero if it is not.
+    /// How long the acceptor stays in quarantine (A0); zero if it is not, or this node is no
+    /// member.
     #[must_use]
     pub fn quarantine_remaining(&self, now: Instant) -> Duration {
-        self.acceptor.as_ref().map_or(Duration::ZERO, |a| a.quarantine_until().since(now))
+        self.own.map_or(Duration::ZERO, |_| self.quarantine_as_member(now))
+    }
+
+    /// How long the acceptor would stay in quarantine if this node became a member now (C8).
+    #[must_use]
+    pub fn quarantine_as_member(&self, now: Instant) -> Duration {
+        let until = self.acceptor.as_ref().map_or(self.started.1, Acceptor::quarantine_until);
+        until.since(now)
     }
 
     /// The requests that wait for answers of acceptors.

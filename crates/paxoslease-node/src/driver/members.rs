@@ -102,7 +102,7 @@ impl Driver {
             counter_bound: self.shard.counter_bound(),
             standing_leases_left: u32::try_from(standing + self.shard.standing_left())
                 .unwrap_or(u32::MAX),
-            quarantine_left: self.shard.quarantine_remaining(now),
+            quarantine_left: self.shard.quarantine_as_member(now),
             reaches: self.peers.up().collect::<BTreeSet<_>>().into_iter().collect(),
         }
     }

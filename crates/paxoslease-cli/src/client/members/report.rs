@@ -37,11 +37,14 @@ impl Report {
         let (from, to) = (ids(&plan.from), ids(&plan.to));
         let during = format!("{from} > {to}");
         self.width = during.len().max(10) + 2;
-        self.line("now", &from, &survives(&plan.from, &plan.unreachable))?;
+        self.line("now", &from, &survives(&plan.from, plan))?;
         let (old, new) = (majority(&plan.from), majority(&plan.to));
         let needs = format!("needs {old} of {from} and {new} of {to}; about {}", span(plan.takes));
         self.line("during", &during, &needs)?;
-        self.line("then", &to, &survives(&plan.to, &plan.unreachable))?;
+        self.line("then", &to, &survives(&plan.to, plan))?;
+        if !plan.quarantined.is_empty() {
+            self.line("", "", &format!("no vote yet from {}", these(&plan.quarantined)))?;
+        }
         if !plan.unreachable.is_empty() {
             self.line("", "", &format!("no answer from {}", these(&plan.unreachable)))?;
         }
@@ -147,8 +150,10 @@ fn object_line(object: &Value) -> anyhow::Result<()> {
 }
 
 /// How many members may fail.
-fn survives(members: &[u16], unreachable: &[u16]) -> String {
-    let missing = members.iter().filter(|node| unreachable.contains(node)).count();
+fn survives(members: &[u16], plan: &MembersPlan) -> String {
+    let is_missing =
+        |node: &&u16| plan.unreachable.contains(node) || plan.quarantined.contains(node);
+    let missing = members.iter().filter(is_missing).count();
     match ((members.len() - 1) / 2).checked_sub(missing) {
         None => "has no majority".to_owned(),
         Some(0) => "survives no loss".to_owned(),

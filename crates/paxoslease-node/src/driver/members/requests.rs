@@ -137,7 +137,7 @@ impl Driver {
             Ok(change) => change,
             Err(problem) => return self.finish_request(now, refused(problem)),
         };
-        judge(decider, own, &change, plan);
+        judge(decider, (own, self.shard.quarantine_as_member(now)), &change, plan);
         for node in plan.to.iter().filter(|node| !plan.from.contains(node)) {
             if NodeId::new(*node).is_some_and(|id| self.peers.only_proposes(id)) {
                 let problem = format!("node {node} only proposes: start it as a member");
@@ -259,12 +259,22 @@ fn wanted(decider: &Decider, change: &MembersChange) -> Result<Change, String> {
 }
 
 /// C7: whether the nodes are ready for a change, and what an administrator should confirm.
-fn judge(decider: &Decider, own: NodeId, change: &Change, plan: &mut MembersPlan) {
+fn judge(
+    decider: &Decider,
+    (own, own_quarantine): (NodeId, Duration),
+    change: &Change,
+    plan: &mut MembersPlan,
+) {
     let old = decider.configuration().old();
-    let is_heard = |member: &&Member| {
-        let heard = decider.heard(member.node);
-        member.node == own || heard.is_some_and(|(birth, _)| birth == member.birth)
+    let quarantine = |member: &Member| {
+        if member.node == own {
+            return Some(own_quarantine);
+        }
+        let (birth, state) = decider.heard(member.node)?;
+        (birth == member.birth).then_some(state.quarantine_left)
     };
+    let is_heard = |member: &&Member| quarantine(member).is_some();
+    let votes = |member: &&Member| quarantine(member).is_some_and(|left| left.is_zero());
     if !old.majority(is_heard) {
         let from = &plan.from;
         let problem = format!("no majority of the members {from:?} answers: start the others");
@@ -273,6 +283,11 @@ fn judge(decider: &Decider, own: NodeId, change: &Change, plan: &mut MembersPlan
     let longest = old.iter().filter_map(|member| decider.heard(member.node)?.1.longest);
     plan.takes = decider.wait_for(longest.max());
     let Change::Begin(to) = change else { return };
+    let waits = |member: &&Member| is_heard(member) && !votes(member);
+    plan.quarantined =
+        old.iter().chain(&**to).filter(waits).map(|member| member.node.get()).collect();
+    plan.quarantined.sort_unstable();
+    plan.quarantined.dedup();
     for member in to.iter().filter(|member| old.find(member.node).is_none()) {
         let node = member.node;
         let Some((birth, state)) = decider.heard(node) else {
@@ -304,9 +319,18 @@ fn judge(decider: &Decider, own: NodeId, change: &Change, plan: &mut MembersPlan
         let to = &plan.to;
         let problem = format!("no majority of the new members {to:?} answers: start the others");
         plan.problems.push(problem);
+    } else if plan.problems.is_empty() && !to.majority(votes) {
+        // They would confirm no renewal, and leases would be lost.
+        let left = to.iter().filter_map(quarantine).max().unwrap_or_default();
+        let to = &plan.to;
+        plan.problems.push(format!(
+            "no majority of the new members {to:?} votes yet, because some were restarted: try \
+             again in {:.0} s",
+            left.as_secs_f64().ceil()
+        ));
     }
     let survives = |members: &Members| {
-        let missing = members.iter().filter(|member| !is_heard(member)).count();
+        let missing = members.iter().filter(|member| !votes(member)).count();
         ((members.len() - 1) / 2).saturating_sub(missing)
     };
     let (now, then) = (survives(old), survives(to));
