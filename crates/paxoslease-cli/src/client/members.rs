@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use paxoslease_client::{
     AskError, ChangeStatus, Client, MembersChange, MembersError, MembersPlan, MembersRequest,
-    Membership, NodeStatus,
+    Membership, NodeStatus, PeerStatus,
 };
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -222,10 +222,11 @@ pub(super) fn advice(status: &NodeStatus) -> Option<String> {
     }
     Some(match status.membership {
         Membership::Founding => {
-            let up = |id: &&u16| {
-                **id != node && !status.peers.iter().any(|peer| peer.node == **id && peer.up)
+            let founds = |peer: &PeerStatus| peer.up && peer.problem.is_none();
+            let is_missing = |id: &&u16| {
+                **id != node && !status.peers.iter().any(|peer| peer.node == **id && founds(peer))
             };
-            let missing: Vec<u16> = status.members.iter().filter(up).copied().collect();
+            let missing: Vec<u16> = status.members.iter().filter(is_missing).copied().collect();
             let then = if missing.is_empty() {
                 "the nodes are about to found it".to_owned()
             } else {

@@ -335,8 +335,10 @@ impl Driver {
             _ if self.peers.follows_fixed_list() => Membership::Fixed,
             _ if self.has_members() && is_member => Membership::Member,
             _ if self.has_members() => Membership::Outside,
+            ListUse::Founding | ListUse::Contact if self.peers.are_we_an_impostor() => {
+                Membership::DiskLost
+            }
             ListUse::Founding => Membership::Founding,
-            ListUse::Contact if self.peers.are_we_an_impostor() => Membership::DiskLost,
             ListUse::Contact => Membership::Blank,
             // It is never a member.
             ListUse::Follows => Membership::Outside,

@@ -421,14 +421,15 @@ impl Peers {
 
     fn peer_down(&mut self, now: Instant, place: usize, why: &str) {
         let peer = &mut self.list[place];
-        let was_up = peer.is_up();
+        let (was_up, was_settled) = (peer.is_up(), peer.is_settled);
         let pause = peer.down(now, why, &mut self.rng);
+        self.changed |= was_up;
         if was_up && why == IS_STOPPING {
-            self.changed = true;
             tracing::info!(peer = %peer.node, "peer is stopping");
-        } else if was_up {
-            self.changed = true;
+        } else if was_up && was_settled {
             tracing::warn!(peer = %peer.node, why, "peer lost");
+        } else if was_up {
+            self.complain(now, place, why);
         } else {
             tracing::debug!(peer = %peer.node, why, "peer not reached");
         }
@@ -533,7 +534,16 @@ impl Peers {
 
     pub(crate) fn status(&self, now: Instant) -> Vec<PeerStatus> {
         let is_shown = |peer: &&Peer| peer.is_listed || peer.is_up();
-        self.list.iter().filter(is_shown).map(|peer| peer.status(now)).collect()
+        let is_founding =
+            self.identity.list == ListUse::Founding && self.identity.cell.epoch() == 0;
+        let status = |peer: &Peer| {
+            let mut status = peer.status(now);
+            if is_founding && peer.is_up() && peer.list == Some(ListUse::Contact) {
+                status.problem = Some("it was started without --new-cell".to_owned());
+            }
+            status
+        };
+        self.list.iter().filter(is_shown).map(status).collect()
     }
 
     /// Where clients reach a node, as it said when it was connected last.

@@ -216,7 +216,10 @@ fn wanted(decider: &Decider, change: &MembersChange) -> Result<Change, String> {
             for (node, address) in add {
                 let node = id(*node)?;
                 if target.insert(node, newcomer(node, address)).is_some() {
-                    return Err(format!("node {node} is a member already, or is listed twice"));
+                    return Err(format!(
+                        "node {node} is a member already, or is listed twice. A node that lost its \
+                         disk needs an id that was never used"
+                    ));
                 }
             }
         }

@@ -147,7 +147,6 @@ impl Peers {
         hello.clients.as_str().clone_into(&mut peer.clients);
         self.next_alarm_at = now;
         self.changed = true;
-        tracing::info!(peer = %hello.node, "peer connected");
         Greeted::Up
     }
 
@@ -202,7 +201,7 @@ impl Peers {
     }
 
     /// Logs the problem of a peer once, and again when it changes.
-    fn complain(&mut self, now: Instant, place: usize, why: &str) {
+    pub(super) fn complain(&mut self, now: Instant, place: usize, why: &str) {
         let peer = &mut self.list[place];
         if peer.is_up() {
             let node = peer.node;

@@ -64,6 +64,8 @@ pub(super) struct Peer {
     pub(super) clients: String,
     gone_at: Instant,
     redial_pause: Duration,
+    /// Whether it sent a heartbeat on this connection. A peer may greet and then refuse this node.
+    pub(super) is_settled: bool,
     pub(super) rtt: Option<Duration>,
     /// What the last Ping to it said: this node's counter, and whether it is in quarantine.
     pinged: Option<(u64, bool)>,
@@ -102,6 +104,7 @@ impl Peer {
             clients: String::new(),
             gone_at: Instant::ZERO,
             redial_pause: REDIAL_MIN,
+            is_settled: false,
             rtt: None,
             pinged: None,
             quarantined: false,
@@ -139,8 +142,7 @@ impl Peer {
         self.boot = Some(boot);
         let never = Instant::ZERO;
         self.link = Link::Up { conn, heard_at: now, pinged_at: never, answered_at: never };
-        self.pinged = None;
-        (self.problem, self.told) = (None, None);
+        (self.pinged, self.problem, self.is_settled) = (None, None, false);
     }
 
     /// R5: whether a later boot of this node has connected. Boots grow, in whatever order greetings
@@ -241,8 +243,10 @@ impl Peer {
         (own_counter, own_epoch): (u64, u32),
         peer_timeout: Duration,
     ) -> (Option<Told>, bool) {
-        // Not earlier: a peer that greets and then refuses us must not be dialled without a pause.
-        self.redial_pause = REDIAL_MIN;
+        if !std::mem::replace(&mut self.is_settled, true) {
+            (self.redial_pause, self.told) = (REDIAL_MIN, None);
+            tracing::info!(peer = %self.node, "peer connected");
+        }
         match Heartbeat::decode(frame) {
             Ok(Heartbeat::Ping { number, quarantine_ms, counter, epoch }) => {
                 if self.beat(Heartbeat::Pong(number), own_counter)

@@ -252,6 +252,21 @@ fn a_peer_refused_again_and_again_is_shown_and_fills_no_log() {
     assert_eq!(warnings(&mut peers, 2, true, START.after(COMPLAINT_PAUSE)), 1, "it has changed");
 }
 
+/// As the members do with a node that lost its disk.
+#[test]
+fn peers_that_greet_and_then_refuse_this_node_fill_no_log() {
+    let (mut peers, lines) = (peers_of(3), Warnings::default());
+    tracing::subscriber::with_default(lines.clone(), || {
+        for second in 0..100 {
+            let now = START.after(Duration::from_secs(second));
+            assert_eq!(peers.greets(now, 1, 200), Greeted::Up);
+            peers.closed(now, ConnId(1), "it refused us: you are another");
+        }
+    });
+    assert_eq!(lines.0.load(Ordering::SeqCst), 1);
+    assert_eq!(peers.problem(2).as_deref(), Some("it refused us: you are another"));
+}
+
 #[test]
 fn a_late_greeting_of_a_dead_process_does_not_lock_out_the_next() {
     let (mut peers, now) = (peers_of(3), START.after(Duration::from_secs(1)));
