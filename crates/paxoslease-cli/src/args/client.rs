@@ -350,7 +350,7 @@ pub(crate) struct MembersArgs {
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// Go on even if the cell would survive fewer losses
+    /// Go on in spite of doubts, such as surviving fewer losses
     #[arg(long)]
     pub(crate) yes: bool,
 
