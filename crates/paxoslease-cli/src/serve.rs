@@ -106,7 +106,7 @@ fn announce(config: &Config) {
         node = node.node,
         cell = node.cell,
         role = %node.role,
-        members = plan::members(node),
+        list = plan::peers(node),
         listen = node.listen_for_peers(),
         max_lease = ?node.max_lease,
         data_dir = node.data_dir.as_ref().map(|path| path.display().to_string()),

@@ -92,9 +92,9 @@ fn misused(why: &str) -> anyhow::Error {
 }
 
 /// `1 at host:port, 2 at host:port`.
-pub(super) fn members(config: &paxoslease_node::Config) -> String {
-    let members = config.peers.iter().map(|(id, address)| format!("{id} at {address}"));
-    members.collect::<Vec<_>>().join(", ")
+pub(super) fn peers(config: &paxoslease_node::Config) -> String {
+    let peers = config.peers.iter().map(|(id, address)| format!("{id} at {address}"));
+    peers.collect::<Vec<_>>().join(", ")
 }
 
 /// Whether tokens protect leases only as long as peer ports cannot be reached from outside the
@@ -112,7 +112,7 @@ pub(super) fn text(config: &Config) -> String {
         let _ = writeln!(text, "  {what:<10}  {value}");
     };
     line("node", &format!("{} of cell {}, a {role}", node.node, node.cell));
-    line("members", &members(node));
+    line("list", &peers(node));
     let encrypted = if node.tls.is_some() { "mutual TLS" } else { "unencrypted" };
     match (node.listen_for_peers(), role) {
         (Some(address), _) => line("peers", &format!("on {address}, {encrypted}")),
@@ -159,7 +159,7 @@ pub(super) fn text(config: &Config) -> String {
         line("new cell", "founds it with all its peers if the data folder is empty");
     }
     if node.reset_stable_record {
-        line("reset", &format!("the stable record; waits {max_lease:?} before it votes"));
+        line("reset", "the stable record: the node is no longer the member that it was");
     }
     text
 }
@@ -171,7 +171,7 @@ pub(super) fn json(config: &Config) -> String {
         "cell": node.cell,
         "node": node.node,
         "role": node.role,
-        "members": node.peers,
+        "list": node.peers,
         "listen": {
             "peers": node.listen_for_peers(),
             "clients": listen.for_clients(),
