@@ -228,7 +228,7 @@ impl FakeSession {
             ["AUTH", _] if self.token.is_some() => Action::reply("-WRONGPASS no such token\r\n"),
             ["AUTH", _] => Action::reply("-ERR this node asks for no password\r\n"),
             _ if self.token.is_some() => Action::reply("-NOAUTH a token is needed\r\n"),
-            ["HELLO", "3"] => Action::reply(&self.greeting),
+            ["HELLO", "3", "FOLLOW"] => Action::reply(&self.greeting),
             ["CLIENT", ..] => Action::reply("+OK\r\n"),
             request => {
                 let _closed = self.received.send(Some(request.join(" ")));
