@@ -135,7 +135,8 @@ impl Shard {
         let over_at = now.after(drift.quarantine_span(longest));
         let has_forgotten = matches!(start, Start::NoRecord { .. });
         let held_until = if config.asks_first {
-            Some(now.after(drift.quarantine_span(config.cell.max_lease().as_duration())))
+            // A lease of its past may be renewed through other nodes, for any time.
+            Some(Instant::MAX)
         } else {
             has_forgotten.then_some(over_at)
         };
