@@ -380,6 +380,14 @@ impl Checker {
         }
     }
 
+    /// A node lost its data folder, and with it its snapshot and its ballots. Ballots that no
+    /// majority accepted may come again.
+    pub fn lost_disk(&mut self, now: TrueTime, node: usize) {
+        self.ended(now, node, true);
+        let facts = &mut self.nodes[node];
+        (facts.ballot_max, facts.ballot_max_before) = (0, 0);
+    }
+
     /// A node sent a message.
     pub fn sent(&mut self, now: TrueTime, node: usize, packet: &Packet) {
         let facts = &mut self.nodes[node];

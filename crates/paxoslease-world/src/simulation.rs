@@ -1,6 +1,7 @@
 //! A cell under test: a world, the users of its leases, and a judge that sees every event.
 
 mod judge;
+mod members;
 mod sharing;
 mod tasks;
 
@@ -156,7 +157,9 @@ impl Simulation {
             let mut nodes = nodes.clone();
             let first = rng.below(nodes.len() as u64) as usize;
             nodes.rotate_left(first);
-            nodes.truncate(rng.between(1, nodes.len() as u64) as usize);
+            let known = rng.between(1, nodes.len() as u64) as usize;
+            // A node that has lost its data folder knows no others.
+            nodes.truncate(if setup.spares > 0 { nodes.len() } else { known });
             simulation.world.add_client(nodes, clock.clone(), setup.client_rules);
         }
         simulation
@@ -206,6 +209,13 @@ impl Simulation {
         self.world.cut_power(host);
         self.judge.borrow_mut().see(&mut self.world, Some(host));
         self.tasks.end_of(host);
+    }
+
+    /// The data folder of a node is lost with its process. The wall clock is then behind.
+    pub(crate) fn lose_disk(&mut self, host: usize, presence: Presence, wall_behind: Duration) {
+        self.kill(host, presence);
+        self.world.lose_disk(host, wall_behind.as_millis() as u64);
+        self.judge.borrow_mut().lost_disk(host);
     }
 
     pub(crate) fn pause(&mut self, host: usize) {

@@ -53,6 +53,12 @@ fn no_fault_breaks_a_promise_or_makes_a_user_wait_for_ever() {
     assert!(sum(|report| report.counts.stops) > runs);
     assert!(sum(|report| report.counts.denials) > runs);
     assert!(sum(|report| report.counts.changes) > runs);
+    // In most worlds whose members change, a member loses its data folder.
+    let count = |has: fn(&&Report) -> bool| reports.iter().filter(has).count();
+    let changing = count(|report| report.counts.changes > 0);
+    let lost = count(|report| report.counts.lost_members > 0);
+    assert!(2 * lost > changing, "{lost} of {changing}");
+    assert!(sum(|report| report.counts.lost_members_removed) > runs / 20);
 }
 
 #[test]
@@ -95,6 +101,7 @@ fn restarts_without_a_rule_are_caught() {
         (Rule::QuarantineCoversLongestTtl, Check::SilentAfterCrash),
         (Rule::FloorStartsAtCeiling, Check::PromisesSurvive),
         (Rule::CounterStartsAtCeiling, Check::BallotsAreFresh),
+        (Rule::RecordlessNodeAsksFirst, Check::BallotsAreFresh),
     ]);
 }
 
@@ -120,5 +127,6 @@ fn changes_without_a_rule_are_caught() {
         (Rule::OldSetConfirms, Check::OneHolder),
         (Rule::OldConfirmsFirst, Check::OneHolder),
         (Rule::DecisionNeedsMajority, Check::OneConfiguration),
+        (Rule::VoterIsTheBirthListed, Check::SilentAfterCrash),
     ]);
 }
