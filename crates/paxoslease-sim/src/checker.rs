@@ -51,6 +51,8 @@ pub enum Check {
     AnsweredOnce = 1 << 15,
     /// All nodes in one epoch have the same members.
     OneConfiguration = 1 << 16,
+    /// A standing lease is not lost before its end, unless a member that stored it crashed.
+    StandingLeasesStand = 1 << 17,
 }
 
 /// A set of checks.

@@ -3,6 +3,7 @@
 mod judge;
 mod members;
 mod sharing;
+mod standing;
 mod tasks;
 
 use std::cell::{RefCell, RefMut};
@@ -41,6 +42,8 @@ pub(crate) struct Setup {
     /// The drift bound of the cell. Clocks are drawn within it.
     pub(crate) drift_ppm: u32,
     pub(crate) disk: bool,
+    /// Whether some users take standing leases.
+    pub(crate) standing: bool,
     /// The rules that nodes follow.
     pub(crate) rules: Rules,
     /// The rules that the beliefs of clients follow.
@@ -63,6 +66,7 @@ impl Setup {
             max_lease: Duration::from_secs(5),
             drift_ppm: 1000,
             disk: true,
+            standing: false,
             rules: Rules::ALL,
             client_rules: Rules::ALL,
             keep: Keep::Nothing,

@@ -8,6 +8,7 @@
 mod changes;
 mod disks;
 mod service;
+mod standing;
 mod user;
 
 use std::cell::Cell;
@@ -65,10 +66,11 @@ pub fn run_with(seed: u64, options: &Options, rules: Rules, client_rules: Rules)
     all.extend((1..=permits).map(|number| format!("{SEMAPHORE}#{number}")));
     // In some cells with disks the members change.
     let mut changes = Rng::new(seed, 98);
-    let spares = if disk && changes.chance(400) { changes.between(1, 3) as u16 } else { 0 };
-    // In most of these, data folders are lost, and with them ids.
+    let spares = if disk && changes.chance(480) { changes.between(1, 3) as u16 } else { 0 };
+    // In most of these, data folders are lost, and with them ids. In the others no node crashes, so
+    // that no standing lease may be lost.
     let mut disks = Rng::new(seed, 97);
-    let disks = (spares > 0 && disks.chance(850)).then_some(disks);
+    let disks = (spares > 0 && disks.chance(750)).then_some(disks);
     let setup = Setup {
         spares: spares + u16::from(disks.is_some()),
         proposers: options.proposers.unwrap_or(proposers),
@@ -78,6 +80,7 @@ pub fn run_with(seed: u64, options: &Options, rules: Rules, client_rules: Rules)
         max_lease,
         drift_ppm,
         disk,
+        standing: spares > 0 && disks.is_none(),
         rules,
         client_rules,
         keep: options.keep,
@@ -167,6 +170,7 @@ impl Swarm {
             self.simulation.run_for(pause);
             self.change_members();
             self.lose_disk();
+            self.replace_absent();
             self.inject_fault();
         }
     }
@@ -177,6 +181,9 @@ impl Swarm {
         let host = self.rng.below(hosts as u64) as usize;
         let other = self.rng.below(hosts as u64) as usize;
         match self.rng.between(0, 18) {
+            4 | 5 | 15 | 16 if self.setup.standing && !self.simulation.world.is_client(host) => {
+                self.stop(host);
+            }
             0 => drop(self.simulation.world.network.blocked.insert((host, other))),
             1 => {
                 let blocked = &mut self.simulation.world.network.blocked;
@@ -268,7 +275,12 @@ impl Swarm {
         self.is_last_round.set(true);
         // Nodes connect, quarantines end, leases of dead users run out, and then each user has its
         // turn.
-        let bound = self.setup.max_lease * 8 + Duration::from_secs(10);
+        let standing = if self.setup.standing {
+            standing::lasts_max(self.setup.max_lease)
+        } else {
+            Duration::ZERO
+        };
+        let bound = self.setup.max_lease * 8 + Duration::from_secs(10) + standing;
         self.end_unserved_users();
         let served = self.simulation.run_while(bound, |s| s.tasks_left() > 0);
         // The last change may have listed a data folder that is lost.

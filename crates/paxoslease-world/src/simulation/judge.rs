@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use paxoslease_core::{
-    Configuration, Drift, Instant, Member, Message, Name, NodeId, Request, Tenure, Ttl,
+    Ballot, Configuration, Drift, Instant, Member, Message, Name, NodeId, Tenure, Ttl,
 };
 use paxoslease_sim::algorithm::{Packet, View};
 use paxoslease_sim::trace::{TraceEvent, Tracer, TrueTime};
@@ -22,6 +22,7 @@ use paxoslease_node::simulation::{EndId, Process, VolatileFiles};
 
 use super::Setup;
 use super::members::MembersSeen;
+use super::standing::Standing;
 use crate::clock::HostClock;
 use crate::world::{At, World};
 
@@ -36,15 +37,16 @@ struct Held {
 }
 
 pub(crate) struct Judge {
-    checker: Checker,
-    names: Vec<String>,
+    pub(super) checker: Checker,
+    pub(super) names: Vec<String>,
     /// How many nodes are members, or may become members.
     acceptors: usize,
     pub(crate) members: MembersSeen,
-    clocks: Vec<HostClock>,
-    drift: Drift,
+    pub(super) clocks: Vec<HostClock>,
+    pub(super) drift: Drift,
     /// By the number of the user.
     held: BTreeMap<u32, Held>,
+    pub(super) standing: BTreeMap<u32, Standing>,
     running: Vec<bool>,
     /// By host: the epoch of the node at its last event.
     epochs: Vec<u32>,
@@ -57,7 +59,7 @@ pub(crate) struct Judge {
     confirmed_at: BTreeMap<(String, u64), At>,
     /// The bytes of frames that are not complete yet.
     streams: BTreeMap<EndId, Vec<u8>>,
-    now: At,
+    pub(super) now: At,
     pub(crate) counts: Counts,
     pub(crate) losses: u64,
     tracer: Tracer,
@@ -73,6 +75,10 @@ impl Judge {
             // The checker knows one set of members.
             checks = checks.without(Check::BeliefIsBacked).without(Check::GrantHasMajority);
         }
+        if setup.standing {
+            // A crash does not silence a member until the end of a standing lease.
+            checks = checks.without(Check::SilentAfterCrash);
+        }
         let names = setup.names.clone();
         let acceptors = setup.acceptors();
         Self {
@@ -87,6 +93,7 @@ impl Judge {
             clocks,
             drift,
             held: BTreeMap::new(),
+            standing: BTreeMap::new(),
             paused: BTreeSet::new(),
             confirmed_at: BTreeMap::new(),
             streams: BTreeMap::new(),
@@ -240,6 +247,7 @@ impl Judge {
             self.counts.stops += 1;
             self.record(|| TraceEvent::Stopped(node));
         } else {
+            self.forget_standing(host);
             self.counts.crashes += 1;
             self.record(|| TraceEvent::Crashed(node));
         }
@@ -317,7 +325,7 @@ impl Judge {
         self.checker.believes(TrueTime(self.now), name, claim);
     }
 
-    fn yields(&mut self, name: usize, client: u32) {
+    pub(super) fn yields(&mut self, name: usize, client: u32) {
         let text = self.names[name].clone();
         self.record(|| TraceEvent::Yielded { client, name: text });
         self.checker.yields(name, client);
@@ -332,10 +340,7 @@ impl Judge {
         guard: LeaseGuard,
     ) -> Rc<LeaseGuard> {
         let guard = Rc::new(guard);
-        self.counts.acquires += 1;
-        let tenure = tenure_of(&guard);
-        self.checker.granted(TrueTime(self.now), name, tenure, true);
-        self.note_granted(name, tenure);
+        self.note_grant(name, tenure_of(&guard));
         let unaware = |(_, other): &(&u32, &Held)| {
             other.name == name && !other.told && !self.paused.contains(&other.host)
         };
@@ -350,20 +355,23 @@ impl Judge {
         guard
     }
 
-    fn note_granted(&mut self, name: usize, tenure: Tenure) {
-        let Some(node) = tenure.ballot().node().map(|node| usize::from(node.get()) - 1) else {
-            return;
-        };
-        let granted = self.granted.entry((node, self.names[name].clone())).or_default();
-        *granted = (*granted).max(tenure.fence());
+    /// A client was granted a tenure.
+    pub(super) fn note_grant(&mut self, name: usize, tenure: Tenure) {
+        self.counts.acquires += 1;
+        self.checker.granted(TrueTime(self.now), name, tenure, true);
+        if let Some(node) = tenure.ballot().node() {
+            let by = usize::from(node.get()) - 1;
+            let highest = self.granted.entry((by, self.names[name].clone())).or_default();
+            *highest = tenure.fence().max(*highest);
+        }
     }
 
     /// R5: after the loss of its data folder, a node must not use a ballot again that it granted.
     /// Messages of an epoch before the loss count for nothing (C1).
-    fn check_ballot(&mut self, host: usize, epoch: u32, request: &Request<'_>) {
+    fn check_ballot(&mut self, host: usize, epoch: u32, name: Name<'_>, round: Option<Ballot>) {
         let Some((lost_in, granted)) = self.forgotten.get(&host) else { return };
-        let granted = granted.get(request.name().as_str()).filter(|_| epoch >= *lost_in);
-        if let Some((ballot, granted)) = request.ballot().zip(granted)
+        let granted = granted.get(name.as_str()).filter(|_| epoch >= *lost_in);
+        if let Some((ballot, granted)) = round.zip(granted)
             && ballot.as_u64() <= *granted
         {
             let text = || {
@@ -372,7 +380,7 @@ impl Judge {
                     "node {} lost its data folder after it had granted {before} of {}, and began \
                      {ballot}",
                     host + 1,
-                    request.name()
+                    name
                 )
             };
             self.checker.broken(TrueTime(self.now), Check::BallotsAreFresh, text);
@@ -448,10 +456,10 @@ impl Judge {
             for message in messages {
                 self.counts.messages += 1;
                 let message = message.expect("a message");
-                if let Message::Request(request) = &message {
-                    self.check_ballot(host, epoch, request);
-                }
                 let packet = Packet::new(NodeId::MAX, &message, Rc::default());
+                if let Message::Request(request) = &message {
+                    self.check_ballot(host, epoch, request.name(), packet.round);
+                }
                 self.checker.sent(TrueTime(self.now), host, &packet);
             }
         }

@@ -16,13 +16,18 @@ impl Swarm {
         for _ in 0..self.changes.pick(&[1, 1, 2]) {
             let host = self.draw_asked();
             let change = self.draw_change();
-            let Some(node) = self.simulation.world.node(host) else { continue };
-            let request = MembersRequest { change, dry_run: false, yes: true };
-            let asking = node.remote().ask(Request::Members(Box::new(request)));
-            self.simulation.spawn(host, async move {
-                let _answer = asking.await;
-            });
+            self.ask_for(host, change);
         }
+    }
+
+    /// Asks a node for a change, if it runs.
+    pub(super) fn ask_for(&mut self, host: usize, change: MembersChange) {
+        let Some(node) = self.simulation.world.node(host) else { return };
+        let request = MembersRequest { change, dry_run: false, yes: true };
+        let asking = node.remote().ask(Request::Members(Box::new(request)));
+        self.simulation.spawn(host, async move {
+            let _answer = asking.await;
+        });
     }
 
     /// The host of the node that is asked for a change: often a member.
@@ -63,18 +68,20 @@ impl Swarm {
         }
     }
 
+    /// The nodes that may become members.
+    pub(super) fn usable(&self) -> Vec<u16> {
+        let judge = self.simulation.judge();
+        let members = judge.members.hosts();
+        let is_usable = |host: &usize| !members.contains(host) && !judge.members.is_refused(*host);
+        (0..self.setup.acceptors()).filter(is_usable).map(|host| host as u16 + 1).collect()
+    }
+
     /// What an operator does about members that lost their data folders. The right reaction is to
     /// replace one by a node that was never a member, or still has its folder. Wrong ones are to
     /// add the same id again, or another id that was lost.
     fn draw_replacement(&mut self, lost: &[u16]) -> MembersChange {
         let gone = self.changes.pick(lost);
-        let usable: Vec<u16> = {
-            let judge = self.simulation.judge();
-            let members = judge.members.hosts();
-            let is_usable =
-                |host: &usize| !members.contains(host) && !judge.members.is_refused(*host);
-            (0..self.setup.acceptors()).filter(is_usable).map(|host| host as u16 + 1).collect()
-        };
+        let usable = self.usable();
         let new = match self.changes.between(0, 9) {
             0 => gone,
             1 => self.changes.between(1, self.setup.acceptors() as u64) as u16,
