@@ -47,6 +47,10 @@ pub const TESTED: [Rule; 1] = [Rule::NewcomerForgetsRecords];
 /// The rules about clock drift, which this world lacks. The simulator has scripts for them.
 pub const SIMULATED: [Rule; 2] = [Rule::BeliefKeepsDriftMargin, Rule::WaitedIsShrunkByDrift];
 
+/// The rule about standing leases during a change, which this world lacks. `paxoslease-world` shows
+/// its harm.
+pub const IN_WHOLE_CELLS: [Rule; 1] = [Rule::StandingLeasesMove];
+
 /// For every other rule, bounds in which a core without the rule does harm.
 #[must_use]
 pub fn mutants() -> Vec<Mutant> {

@@ -239,7 +239,9 @@ impl Cell {
         self.is_confirmed_by(set) && self.is_stored_by(set)
     }
 
-    pub(crate) const fn rules(&self) -> Rules {
+    /// The rules in force.
+    #[must_use]
+    pub const fn rules(&self) -> Rules {
         self.drift.rules()
     }
 

@@ -51,6 +51,7 @@ impl Shard {
         let floor =
             if self.config.rules.on(Rule::AdoptionRaisesFloor) { floor } else { Ballot::ZERO };
         self.proposer.observe(floor.counter());
+        self.proposer.hold_in_next_epoch(self.own.is_some());
         self.ceilings.raised(Record::above(floor));
         if self.own.is_some() && self.acceptor.is_none() {
             // C8: it has not voted since its start, so it has forgotten nothing since then.

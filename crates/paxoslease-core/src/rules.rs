@@ -114,6 +114,8 @@ listed! {
         NewSetIsHealed,
         /// J3: a round counts answers of its own epoch only.
         RoundEndsWithItsEpoch,
+        /// C10: the new set stores every standing lease before the change ends.
+        StandingLeasesMove,
         /// D1, W1: a vote is on disk before it is answered.
         VoteIsDurable,
         /// D2, C3: a coordinator proposes the accepted value that the promises report.

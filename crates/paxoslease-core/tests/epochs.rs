@@ -417,16 +417,62 @@ fn a_node_that_knows_no_members_issues_no_ballot() {
     assert!(cell.granted(1).is_some());
 }
 
-/// R5: no majority without it can have accepted a ballot of its past.
+/// R5: the lease is renewed through another node, so it outlives every wait. Node 4 would use its
+/// ballot again, and members would take the proposal for a duplicate: two holders with one fence.
 #[test]
-fn a_node_that_is_the_only_member_now_asks_nobody() {
+fn a_proposer_without_its_folder_asks_for_as_long_as_it_takes() {
     let mut cell = TestCell::new(3, 1);
+    cell.acquire_for(4, 1, NO_WAIT, TTL);
+    cell.settle();
+    let held = cell.granted(1).expect("the name is free");
     let now = cell.now;
     let config = Config { asks_first: true, ..cell.shard(4).config().clone() };
+    let longest = config.cell.max_lease().as_duration();
     let start = Start::NewCell { counter: 0, disk: false };
     *cell.shard(4) = Shard::start(config, now, start);
-    adopt(&mut cell, 1, 0, &[4], &[]);
+    cell.acquire_for(4, 2, longest * 4, TTL);
+    for token in 3..3 + 2 * longest.as_millis() as u64 / 500 {
+        assert!(renew(&mut cell, 1, token, held));
+        live(&mut cell, Duration::from_millis(500));
+    }
+    assert!(cell.granted(2).is_none(), "granted {:?} again", cell.granted(2));
+}
+
+/// R5: node 4 heard the list in its settings. The members of the cell are others.
+#[test]
+fn a_proposer_without_its_folder_asks_the_members_of_each_epoch() {
+    let mut cell = TestCell::new(3, 3);
+    let now = cell.now;
+    let config = Config { asks_first: true, ..cell.shard(4).config().clone() };
+    *cell.shard(4) = Shard::start(config, now, Start::NewCell { counter: 0, disk: false });
+    cell.shard(4).heard_counter(node(1), true);
+    cell.shard(4).heard_counter(node(2), true);
     cell.acquire_for(4, 1, NO_WAIT, TTL);
+    cell.settle();
+    let tenure = cell.granted(1).expect("the name is free");
+    cell.release(4, 9, tenure);
+    cell.settle();
+    adopt(&mut cell, 1, 0, &[3, 5, 6], &[]);
+    cell.acquire_for(4, 2, Duration::from_secs(5), TTL);
+    let counter = cell.shard(4).counter();
+    live(&mut cell, Duration::from_millis(500));
+    assert_eq!(cell.shard(4).counter(), counter, "no member of this epoch told its counter");
+    cell.shard(4).heard_counter(node(5), true);
+    cell.shard(4).heard_counter(node(6), true);
+    live(&mut cell, Duration::from_millis(500));
+    assert!(cell.shard(4).counter() > counter);
+}
+
+/// C4: the floor of the configuration that lists a node covers what its id granted before.
+#[test]
+fn a_node_that_became_a_member_asks_no_more() {
+    let mut cell = TestCell::new(1, 1);
+    let now = cell.now;
+    let config = Config { asks_first: true, ..cell.shard(2).config().clone() };
+    *cell.shard(2) = Shard::start(config, now, Start::NewCell { counter: 0, disk: false });
+    adopt(&mut cell, 1, 0, &[1], &[2]);
+    adopt(&mut cell, 2, 1, &[2], &[]);
+    cell.acquire_for(2, 1, NO_WAIT, TTL);
     cell.settle();
     assert!(cell.granted(1).is_some());
 }

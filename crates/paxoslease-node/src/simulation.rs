@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 
-use paxoslease_core::{Birth, Instant, NodeId, Record, Rules, Snapshot};
+use paxoslease_core::{Birth, Configuration, Instant, NodeId, Record, Rules, Snapshot};
 use paxoslease_holder::transport::Ticket;
 use paxoslease_wire::StableRecord;
 
@@ -270,6 +270,19 @@ impl Process {
     #[must_use]
     pub fn core(&self, shard: usize) -> Option<&paxoslease_core::Shard> {
         Some(self.shards[shard].as_ref()?.driver.shard())
+    }
+
+    /// The members as this node knows them, for checkers; `None` if their list is fixed, or the
+    /// first shard has left.
+    #[must_use]
+    pub fn configuration(&self) -> Option<&Configuration> {
+        self.shards[0].as_ref()?.driver.configuration()
+    }
+
+    /// The birth of the data folder; `None` if the first shard has left.
+    #[must_use]
+    pub fn birth(&self) -> Option<Birth> {
+        Some(self.shards[0].as_ref()?.driver.birth())
     }
 
     /// Whether a shard was posted something that it has not taken yet.

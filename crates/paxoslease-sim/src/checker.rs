@@ -51,6 +51,8 @@ pub enum Check {
     AnsweredOnce = 1 << 15,
     /// All nodes in one epoch have the same members.
     OneConfiguration = 1 << 16,
+    /// A standing lease is not lost before its end, unless a member that stored it crashed.
+    StandingLeasesStand = 1 << 17,
 }
 
 /// A set of checks.
@@ -378,6 +380,14 @@ impl Checker {
             self.nodes[node].stored[name].promised = new.promised.min(promised);
             self.stores(now, node, name, *new);
         }
+    }
+
+    /// A node lost its data folder, and with it its snapshot and its ballots. Ballots that no
+    /// majority accepted may come again.
+    pub fn lost_disk(&mut self, now: TrueTime, node: usize) {
+        self.ended(now, node, true);
+        let facts = &mut self.nodes[node];
+        (facts.ballot_max, facts.ballot_max_before) = (0, 0);
     }
 
     /// A node sent a message.

@@ -29,6 +29,8 @@ impl Packet {
     #[must_use]
     pub fn new(to: NodeId, message: &Message<'_>, bytes: Rc<[u8]>) -> Self {
         let (is_reply, round) = match message {
+            // The version is of the operation, which another node may have begun.
+            Message::Request(Request::Stand { is_relayed: true, .. }) => (false, None),
             Message::Request(request) => (false, request.ballot()),
             Message::Reply(_) => (true, None),
             Message::Hint(_) => (false, None),

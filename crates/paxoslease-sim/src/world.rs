@@ -101,6 +101,14 @@ pub struct Counts {
     pub stops: u64,
     /// Changes of the members that were decided.
     pub changes: u64,
+    /// Data folders that were lost.
+    pub lost_disks: u64,
+    /// Those of them that were of members.
+    pub lost_members: u64,
+    /// Members that lost their data folder, and were removed later.
+    pub lost_members_removed: u64,
+    /// Standing leases granted.
+    pub standing: u64,
 }
 
 impl AddAssign for Counts {
@@ -117,6 +125,10 @@ impl AddAssign for Counts {
             crashes,
             stops,
             changes,
+            lost_disks,
+            lost_members,
+            lost_members_removed,
+            standing,
         } = other;
         self.events += events;
         self.messages += messages;
@@ -128,6 +140,10 @@ impl AddAssign for Counts {
         self.crashes += crashes;
         self.stops += stops;
         self.changes += changes;
+        self.lost_disks += lost_disks;
+        self.lost_members += lost_members;
+        self.lost_members_removed += lost_members_removed;
+        self.standing += standing;
     }
 }
 

@@ -1,7 +1,9 @@
 //! A cell under test: a world, the users of its leases, and a judge that sees every event.
 
 mod judge;
+mod members;
 mod sharing;
+mod standing;
 mod tasks;
 
 use std::cell::{RefCell, RefMut};
@@ -40,6 +42,8 @@ pub(crate) struct Setup {
     /// The drift bound of the cell. Clocks are drawn within it.
     pub(crate) drift_ppm: u32,
     pub(crate) disk: bool,
+    /// Whether some users take standing leases.
+    pub(crate) standing: bool,
     /// The rules that nodes follow.
     pub(crate) rules: Rules,
     /// The rules that the beliefs of clients follow.
@@ -62,6 +66,7 @@ impl Setup {
             max_lease: Duration::from_secs(5),
             drift_ppm: 1000,
             disk: true,
+            standing: false,
             rules: Rules::ALL,
             client_rules: Rules::ALL,
             keep: Keep::Nothing,
@@ -156,7 +161,9 @@ impl Simulation {
             let mut nodes = nodes.clone();
             let first = rng.below(nodes.len() as u64) as usize;
             nodes.rotate_left(first);
-            nodes.truncate(rng.between(1, nodes.len() as u64) as usize);
+            let known = rng.between(1, nodes.len() as u64) as usize;
+            // A node that has lost its data folder knows no others.
+            nodes.truncate(if setup.spares > 0 { nodes.len() } else { known });
             simulation.world.add_client(nodes, clock.clone(), setup.client_rules);
         }
         simulation
@@ -206,6 +213,13 @@ impl Simulation {
         self.world.cut_power(host);
         self.judge.borrow_mut().see(&mut self.world, Some(host));
         self.tasks.end_of(host);
+    }
+
+    /// The data folder of a node is lost with its process. The wall clock is then behind.
+    pub(crate) fn lose_disk(&mut self, host: usize, presence: Presence, wall_behind: Duration) {
+        self.kill(host, presence);
+        self.world.lose_disk(host, wall_behind.as_millis() as u64);
+        self.judge.borrow_mut().lost_disk(host);
     }
 
     pub(crate) fn pause(&mut self, host: usize) {

@@ -6,7 +6,9 @@
 //! requests that are over.
 
 mod changes;
+mod disks;
 mod service;
+mod standing;
 mod user;
 
 use std::cell::Cell;
@@ -32,6 +34,8 @@ struct Swarm {
     rng: Rng,
     /// Draws changes of the members.
     changes: Rng,
+    /// Draws lost data folders, in worlds that have them.
+    disks: Option<Rng>,
     users_per_host: u64,
     is_last_round: Rc<Cell<bool>>,
 }
@@ -62,9 +66,13 @@ pub fn run_with(seed: u64, options: &Options, rules: Rules, client_rules: Rules)
     all.extend((1..=permits).map(|number| format!("{SEMAPHORE}#{number}")));
     // In some cells with disks the members change.
     let mut changes = Rng::new(seed, 98);
-    let spares = if disk && changes.chance(400) { changes.between(1, 3) as u16 } else { 0 };
+    let spares = if disk && changes.chance(480) { changes.between(1, 3) as u16 } else { 0 };
+    // In most of these, data folders are lost, and with them ids. In the others no node crashes, so
+    // that no standing lease may be lost.
+    let mut disks = Rng::new(seed, 97);
+    let disks = (spares > 0 && disks.chance(750)).then_some(disks);
     let setup = Setup {
-        spares,
+        spares: spares + u16::from(disks.is_some()),
         proposers: options.proposers.unwrap_or(proposers),
         clients: options.clients.map_or(clients, |count| count as u16),
         shards,
@@ -72,6 +80,7 @@ pub fn run_with(seed: u64, options: &Options, rules: Rules, client_rules: Rules)
         max_lease,
         drift_ppm,
         disk,
+        standing: spares > 0 && disks.is_none(),
         rules,
         client_rules,
         keep: options.keep,
@@ -82,7 +91,7 @@ pub fn run_with(seed: u64, options: &Options, rules: Rules, client_rules: Rules)
     simulation.world.write_latency = rng.millis(0, 30);
     let users_per_host = rng.between(1, 3);
     let is_last_round = Rc::default();
-    let mut swarm = Swarm { simulation, setup, rng, changes, users_per_host, is_last_round };
+    let mut swarm = Swarm { simulation, setup, rng, changes, disks, users_per_host, is_last_round };
     swarm.run();
     swarm.into_report()
 }
@@ -105,7 +114,8 @@ impl Swarm {
         let Self { simulation, setup, users_per_host, .. } = self;
         let mut judge = simulation.judge();
         let mut counts = judge.counts;
-        (counts.events, counts.changes) = (simulation.world.events(), judge.changes());
+        (counts.events, counts.changes) = (simulation.world.events(), judge.members.changes());
+        counts.lost_members_removed = judge.members.lost_and_removed;
         Report {
             seed: setup.seed,
             nodes: setup.members,
@@ -159,6 +169,8 @@ impl Swarm {
             let pause = self.rng.millis(1, 2500);
             self.simulation.run_for(pause);
             self.change_members();
+            self.lose_disk();
+            self.replace_absent();
             self.inject_fault();
         }
     }
@@ -169,6 +181,9 @@ impl Swarm {
         let host = self.rng.below(hosts as u64) as usize;
         let other = self.rng.below(hosts as u64) as usize;
         match self.rng.between(0, 18) {
+            4 | 5 | 15 | 16 if self.setup.standing && !self.simulation.world.is_client(host) => {
+                self.stop(host);
+            }
             0 => drop(self.simulation.world.network.blocked.insert((host, other))),
             1 => {
                 let blocked = &mut self.simulation.world.network.blocked;
@@ -260,9 +275,17 @@ impl Swarm {
         self.is_last_round.set(true);
         // Nodes connect, quarantines end, leases of dead users run out, and then each user has its
         // turn.
-        let bound = self.setup.max_lease * 8 + Duration::from_secs(10);
+        let standing = if self.setup.standing {
+            standing::lasts_max(self.setup.max_lease)
+        } else {
+            Duration::ZERO
+        };
+        let bound = self.setup.max_lease * 8 + Duration::from_secs(10) + standing;
+        self.end_unserved_users();
         let served = self.simulation.run_while(bound, |s| s.tasks_left() > 0);
-        if !served {
+        // The last change may have listed a data folder that is lost.
+        self.end_unserved_users();
+        if !served && self.simulation.tasks_left() > 0 {
             let left = self.simulation.tasks_left();
             let nodes = self.nodes();
             let text = || {
@@ -299,7 +322,10 @@ impl Swarm {
             let status = self.simulation.run(host, async move { node.status().await });
             let status = status.expect("it runs");
             let kept = status.waiters + status.guards + status.rounds_in_flight;
-            if kept > 0 || !status.ready {
+            let is_served = self.is_served(host);
+            // A node that serves nobody does not answer requests of clients whose hosts are gone,
+            // so it does not learn that they are.
+            if is_served && kept > 0 || status.ready != is_served {
                 let text = || {
                     format!("node {} keeps state for requests that are over: {status:?}", host + 1)
                 };

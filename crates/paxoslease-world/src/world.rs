@@ -192,6 +192,15 @@ impl World {
         self.node_host_mut(host).expect("a node").rules = rules;
     }
 
+    /// The data folder of a node that does not run is lost. Its wall clock then runs behind by
+    /// this many milliseconds.
+    pub(crate) fn lose_disk(&mut self, host: usize, wall_behind_millis: u64) {
+        assert!(!self.is_running(host), "it runs");
+        let node = self.node_host_mut(host).expect("a node");
+        node.files = node.files.as_ref().map(|_| VolatileFiles::default());
+        node.wall_behind_millis = wall_behind_millis;
+    }
+
     /// Stalls the writes of a node, or lets them continue.
     pub(crate) fn set_disk_stalled(&mut self, host: usize, stalled: bool) {
         let Some(node) = self.node_host_mut(host) else { return };
@@ -236,7 +245,7 @@ impl World {
             rules: node.rules,
             files: node.files.as_ref(),
             clock: clock.handle(),
-            wall_millis,
+            wall_millis: wall_millis - node.wall_behind_millis,
             seed,
             front: Some(Box::new(paxoslease_server::front_ends(&server, &Gate::new(&[])))),
             bell: Arc::new(move |shard| bells.ring(host, shard)),

@@ -103,13 +103,15 @@ pub struct RoundCounts {
 const COUNTER_SLACK: u64 = 60_000 << 10;
 
 /// R5: a node without a record may have issued any ballot before, and its old leases may still be
-/// held. It issues no ballot until enough members told it their counters, or, if it was a member,
-/// until its quarantine is over.
+/// held. It issues no ballot until enough members told it their counters. Without a disk, a member
+/// issues ballots after its quarantine as well: it may be the only one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct BallotHold {
     until: Instant,
     /// Nodes that told their counters since the start, while they remembered.
     heard: BTreeSet<NodeId>,
+    /// Whether enough members of this epoch told theirs.
+    is_over: bool,
 }
 
 /// A1: no honest peer sends a counter above this, unless wall clocks are far apart.
@@ -235,7 +237,18 @@ impl Proposer {
 
     /// R5: issues no ballot until enough members told their counters, or until this time.
     pub(crate) fn hold_ballots(&mut self, until: Instant) {
-        self.ballot_hold = Some(BallotHold { until, heard: BTreeSet::new() });
+        let heard = BTreeSet::new();
+        self.ballot_hold = Some(BallotHold { until, heard, is_over: false });
+    }
+
+    /// R5: the members of a new epoch have to be heard. For a node that became a member, the floor
+    /// of the configuration covers what its id granted before (C4).
+    pub(crate) fn hold_in_next_epoch(&mut self, is_member: bool) {
+        if is_member {
+            self.ballot_hold = None;
+        } else if let Some(hold) = &mut self.ballot_hold {
+            hold.is_over = false;
+        }
     }
 
     /// R5: a node that has lost nothing told its counter.
@@ -246,12 +259,10 @@ impl Proposer {
     }
 
     /// R5: whether old ballots of this node may be in use. A majority that accepted one of them
-    /// shares a member with any set that is large enough. If this node became a member after it
-    /// lost its record, its own acceptor has accepted none of them, and counts.
-    fn holds_ballots(&self, config: &Config, now: Instant) -> bool {
-        let Some(BallotHold { until, heard }) = &self.ballot_hold else { return false };
-        let (cell, own) = (&config.cell, config.asks_first.then_some(&config.node));
-        let told = heard.iter().chain(own).filter_map(|node| cell.member(*node));
+    /// shares a member with any set that is large enough.
+    fn holds_ballots(&self, cell: &Cell, now: Instant) -> bool {
+        let Some(BallotHold { until, heard, .. }) = &self.ballot_hold else { return false };
+        let told = heard.iter().filter_map(|node| cell.member(*node));
         let told = told.fold(MemberSet::EMPTY, MemberSet::with).within(cell.old_set());
         told.len() < cell.old_set().len() - cell.quorum() + 1 && now < *until
     }
@@ -263,11 +274,15 @@ impl Proposer {
         if !env.config.knows_members {
             return None;
         }
-        if env.rules().on(Rule::RecordlessNodeAsksFirst) {
-            if self.holds_ballots(env.config, now) {
+        if self.ballot_hold.as_ref().is_some_and(|hold| !hold.is_over)
+            && env.rules().on(Rule::RecordlessNodeAsksFirst)
+        {
+            if self.holds_ballots(env.cell(), now) {
                 return None;
             }
-            self.ballot_hold = None;
+            if let Some(hold) = &mut self.ballot_hold {
+                hold.is_over = true;
+            }
         }
         let counter = self.counter + 1;
         if counter > self.counter_bound || !env.ceilings.admits_counter(counter) {

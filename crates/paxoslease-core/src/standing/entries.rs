@@ -373,7 +373,7 @@ impl Entry {
 
 /// C10: whether this node has to see every lease stored by the new set.
 fn has_to_move(config: &Config) -> bool {
-    let own = config.cell.member(config.node);
+    let own = config.cell.member(config.node).filter(|_| config.rules.on(Rule::StandingLeasesMove));
     config.cell.is_joint() && own.is_some_and(|own| config.cell.old_set().contains(own))
 }
 

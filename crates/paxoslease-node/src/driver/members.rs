@@ -9,6 +9,8 @@ mod requests;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+#[cfg(feature = "simulation")]
+use paxoslease_core::Birth;
 use paxoslease_core::{
     Configuration, Decider, DeciderConfig, Instant, MembershipEvent, NodeId, NodeView,
     StableConfiguration, Ttl,
@@ -322,6 +324,16 @@ impl Driver {
         self.shard.config().cell.epoch() > 0
             || self.peers.identity.list == ListUse::Fixed
             || self.peers.follows_fixed_list()
+    }
+
+    #[cfg(feature = "simulation")]
+    pub(crate) fn configuration(&self) -> Option<&Configuration> {
+        self.decisions.as_ref().map(|decisions| decisions.decider.configuration())
+    }
+
+    #[cfg(feature = "simulation")]
+    pub(crate) const fn birth(&self) -> Birth {
+        self.peers.identity.birth
     }
 
     pub(super) fn membership(&self) -> Membership {

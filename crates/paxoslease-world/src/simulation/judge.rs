@@ -9,16 +9,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use paxoslease_core::{Drift, Instant, Name, NodeId, Tenure, Ttl};
+use paxoslease_core::{
+    Ballot, Configuration, Drift, Instant, Member, Message, Name, NodeId, Tenure, Ttl,
+};
 use paxoslease_sim::algorithm::{Packet, View};
 use paxoslease_sim::trace::{TraceEvent, Tracer, TrueTime};
 use paxoslease_sim::{Check, Checker, Checks, Claim, Counts, Stored, Violation};
 use paxoslease_wire::{FrameKind, FrameReader, ShardId, split_frame};
 
 use paxoslease_holder::LeaseGuard;
-use paxoslease_node::simulation::{EndId, VolatileFiles};
+use paxoslease_node::simulation::{EndId, Process, VolatileFiles};
 
 use super::Setup;
+use super::members::MembersSeen;
+use super::standing::Standing;
 use crate::clock::HostClock;
 use crate::world::{At, World};
 
@@ -33,23 +37,29 @@ struct Held {
 }
 
 pub(crate) struct Judge {
-    checker: Checker,
-    names: Vec<String>,
+    pub(super) checker: Checker,
+    pub(super) names: Vec<String>,
     /// How many nodes are members, or may become members.
     acceptors: usize,
-    /// The members that a node had in an epoch, before and after a change.
-    configurations: BTreeMap<u32, (Vec<u16>, Vec<u16>)>,
-    clocks: Vec<HostClock>,
-    drift: Drift,
+    pub(crate) members: MembersSeen,
+    pub(super) clocks: Vec<HostClock>,
+    pub(super) drift: Drift,
     /// By the number of the user.
     held: BTreeMap<u32, Held>,
+    pub(super) standing: BTreeMap<u32, Standing>,
     running: Vec<bool>,
+    /// By host: the epoch of the node at its last event.
+    epochs: Vec<u32>,
+    /// By host and name: the highest fence that the node granted.
+    granted: BTreeMap<(usize, String), u64>,
+    /// By host, if its data folder was lost: the epoch at that time, and what it had granted.
+    forgotten: BTreeMap<usize, (u32, BTreeMap<String, u64>)>,
     paused: BTreeSet<usize>,
     /// When releases were confirmed to their holders, by name and fence.
     confirmed_at: BTreeMap<(String, u64), At>,
     /// The bytes of frames that are not complete yet.
     streams: BTreeMap<EndId, Vec<u8>>,
-    now: At,
+    pub(super) now: At,
     pub(crate) counts: Counts,
     pub(crate) losses: u64,
     tracer: Tracer,
@@ -65,17 +75,25 @@ impl Judge {
             // The checker knows one set of members.
             checks = checks.without(Check::BeliefIsBacked).without(Check::GrantHasMajority);
         }
+        if setup.standing {
+            // A crash does not silence a member until the end of a standing lease.
+            checks = checks.without(Check::SilentAfterCrash);
+        }
         let names = setup.names.clone();
         let acceptors = setup.acceptors();
         Self {
             checker: Checker::new(checks, acceptors as u16, clocks.len(), names.len()),
             names,
             acceptors,
-            configurations: BTreeMap::new(),
+            members: MembersSeen::new(setup.nodes()),
             running: vec![false; clocks.len()],
+            epochs: vec![0; clocks.len()],
+            granted: BTreeMap::new(),
+            forgotten: BTreeMap::new(),
             clocks,
             drift,
             held: BTreeMap::new(),
+            standing: BTreeMap::new(),
             paused: BTreeSet::new(),
             confirmed_at: BTreeMap::new(),
             streams: BTreeMap::new(),
@@ -162,29 +180,21 @@ impl Judge {
     }
 
     fn look_at_members(&mut self, world: &World, host: usize) {
-        let core = world.process(host).and_then(|process| process.core(0));
-        let Some(cell) = core.map(|core| core.config().cell).filter(|cell| cell.epoch() > 0) else {
-            return;
-        };
-        let ids = |set| cell.nodes(set).map(NodeId::get).collect::<Vec<_>>();
-        let found = (ids(cell.old_set()), ids(cell.new_set()));
-        let known =
-            self.configurations.entry(cell.epoch()).or_insert_with(|| found.clone()).clone();
-        if known != found {
-            let text = || {
-                format!(
-                    "node {} has {found:?} in epoch {}, another {known:?}",
-                    host + 1,
-                    cell.epoch()
-                )
-            };
-            self.checker.broken(TrueTime(self.now), Check::OneConfiguration, text);
+        let Some(found) = world.process(host).and_then(Process::configuration) else { return };
+        let node = host as u16 + 1;
+        if self.epochs[host] != found.epoch() {
+            self.epochs[host] = found.epoch();
+            self.record(|| TraceEvent::Note { node, text: describe(found) });
+        }
+        if let Some(known) = self.members.found(found) {
+            let text = format!("node {node} has {}, another {}", describe(found), describe(known));
+            self.checker.broken(TrueTime(self.now), Check::OneConfiguration, || text);
         }
     }
 
-    /// How often the members of a cell were decided after its founding.
-    pub(crate) fn changes(&self) -> u64 {
-        self.configurations.len().saturating_sub(1) as u64
+    /// Whether a node knows the members of its cell, or their list is fixed.
+    pub(crate) fn has_members(&self, host: usize) -> bool {
+        self.epochs[host] > 0 || self.members.latest().is_none()
     }
 
     fn record_stored(&mut self, host: usize, name: usize, stored: Stored) {
@@ -202,6 +212,9 @@ impl Judge {
 
     fn started(&mut self, world: &World, host: usize) {
         self.running[host] = true;
+        if let Some(birth) = world.process(host).and_then(Process::birth) {
+            self.members.started(host, birth);
+        }
         let core = world.process(host).and_then(|process| process.core(0));
         let remaining =
             core.map(|core| core.quarantine_remaining(self.clocks[host].read(self.now)));
@@ -234,10 +247,25 @@ impl Judge {
             self.counts.stops += 1;
             self.record(|| TraceEvent::Stopped(node));
         } else {
+            self.forget_standing(host);
             self.counts.crashes += 1;
             self.record(|| TraceEvent::Crashed(node));
         }
         self.checker.ended(TrueTime(self.now), host, !is_clean);
+    }
+
+    /// The data folder of a host is lost. Its process is gone.
+    pub(crate) fn lost_disk(&mut self, host: usize) {
+        self.counts.lost_disks += 1;
+        self.counts.lost_members += u64::from(self.members.is_member(host));
+        self.members.lost_disk(host);
+        let node = host as u16 + 1;
+        let own = self.granted.iter().filter(|((by, _), _)| *by == host);
+        let granted = own.map(|((_, name), fence)| (name.clone(), *fence)).collect();
+        let epoch = self.members.latest().map_or(0, Configuration::epoch);
+        self.forgotten.insert(host, (epoch, granted));
+        self.checker.lost_disk(TrueTime(self.now), host);
+        self.record(|| TraceEvent::Note { node, text: "loses its data folder".to_owned() });
     }
 
     /// The process of a host is gone, with all users in it.
@@ -297,7 +325,7 @@ impl Judge {
         self.checker.believes(TrueTime(self.now), name, claim);
     }
 
-    fn yields(&mut self, name: usize, client: u32) {
+    pub(super) fn yields(&mut self, name: usize, client: u32) {
         let text = self.names[name].clone();
         self.record(|| TraceEvent::Yielded { client, name: text });
         self.checker.yields(name, client);
@@ -312,9 +340,7 @@ impl Judge {
         guard: LeaseGuard,
     ) -> Rc<LeaseGuard> {
         let guard = Rc::new(guard);
-        self.counts.acquires += 1;
-        let tenure = tenure_of(&guard);
-        self.checker.granted(TrueTime(self.now), name, tenure, true);
+        self.note_grant(name, tenure_of(&guard));
         let unaware = |(_, other): &(&u32, &Held)| {
             other.name == name && !other.told && !self.paused.contains(&other.host)
         };
@@ -327,6 +353,38 @@ impl Judge {
         self.held.insert(client, Held { host, name, guard: shared, told: false, until: 0 });
         self.listen(host).into_iter().for_each(|client| self.claim(client));
         guard
+    }
+
+    /// A client was granted a tenure.
+    pub(super) fn note_grant(&mut self, name: usize, tenure: Tenure) {
+        self.counts.acquires += 1;
+        self.checker.granted(TrueTime(self.now), name, tenure, true);
+        if let Some(node) = tenure.ballot().node() {
+            let by = usize::from(node.get()) - 1;
+            let highest = self.granted.entry((by, self.names[name].clone())).or_default();
+            *highest = tenure.fence().max(*highest);
+        }
+    }
+
+    /// R5: after the loss of its data folder, a node must not use a ballot again that it granted.
+    /// Messages of an epoch before the loss count for nothing (C1).
+    fn check_ballot(&mut self, host: usize, epoch: u32, name: Name<'_>, round: Option<Ballot>) {
+        let Some((lost_in, granted)) = self.forgotten.get(&host) else { return };
+        let granted = granted.get(name.as_str()).filter(|_| epoch >= *lost_in);
+        if let Some((ballot, granted)) = round.zip(granted)
+            && ballot.as_u64() <= *granted
+        {
+            let text = || {
+                let before = Tenure::from_fence(*granted).expect("a fence");
+                format!(
+                    "node {} lost its data folder after it had granted {before} of {}, and began \
+                     {ballot}",
+                    host + 1,
+                    name
+                )
+            };
+            self.checker.broken(TrueTime(self.now), Check::BallotsAreFresh, text);
+        }
     }
 
     /// A client's `lost()` has resolved.
@@ -385,7 +443,7 @@ impl Judge {
     }
 
     fn hear(&mut self, end: EndId, host: usize, bytes: &[u8]) {
-        let stream = self.streams.entry(end).or_default();
+        let mut stream = self.streams.remove(&end).unwrap_or_default();
         stream.extend_from_slice(bytes);
         let mut rest = stream.as_slice();
         while let Some((frame, after)) = split_frame(rest).expect("nodes send whole frames") {
@@ -393,16 +451,33 @@ impl Judge {
             if host >= self.clocks.len() || FrameKind::of(frame) != Ok(FrameKind::Messages) {
                 continue;
             }
-            for message in FrameReader::new(frame).expect("a frame") {
+            let messages = FrameReader::new(frame).expect("a frame");
+            let epoch = messages.header().epoch;
+            for message in messages {
                 self.counts.messages += 1;
                 let message = message.expect("a message");
                 let packet = Packet::new(NodeId::MAX, &message, Rc::default());
+                if let Message::Request(request) = &message {
+                    self.check_ballot(host, epoch, request.name(), packet.round);
+                }
                 self.checker.sent(TrueTime(self.now), host, &packet);
             }
         }
         let consumed = stream.len() - rest.len();
         stream.drain(..consumed);
+        self.streams.insert(end, stream);
     }
+}
+
+fn describe(configuration: &Configuration) -> String {
+    let list = |set: &[Member]| {
+        let members =
+            set.iter().map(|member| format!("{}:{:04x}", member.node, member.birth.0 >> 48));
+        members.collect::<Vec<_>>().join(" ")
+    };
+    let new = configuration.new_set().map(|new| format!(" to {}", list(new)));
+    let (epoch, old) = (configuration.epoch(), list(configuration.old()));
+    format!("epoch {epoch} with {old}{}", new.unwrap_or_default())
 }
 
 fn tenure_of(guard: &LeaseGuard) -> Tenure {

@@ -170,7 +170,8 @@ impl Swarm {
             confirms: self.rng.chance(500),
             pause: self.rng.pick(&[Duration::ZERO, Duration::ZERO, Duration::from_millis(2)]),
         };
-        let hosts: Vec<usize> = (0..self.setup.hosts()).collect();
+        let hosts: Vec<usize> =
+            (0..self.setup.hosts()).filter(|host| self.is_served(*host)).collect();
         let sharing = self.simulation.share(&hosts, workers, Duration::from_secs(12) + trip * 100);
         let longest = Duration::from_secs(10) + trip * 20;
         if let Some(starved) = sharing.starved(longest) {

@@ -15,12 +15,14 @@ use crate::simulation::{Handle, Judge, Setup, Simulation, Timer};
 
 pub(super) struct User {
     id: u32,
-    host: usize,
+    pub(super) host: usize,
     handle: Handle,
-    judge: Rc<RefCell<Judge>>,
-    timer: Rc<Timer>,
-    rng: Rng,
-    max_lease: Duration,
+    pub(super) judge: Rc<RefCell<Judge>>,
+    pub(super) timer: Rc<Timer>,
+    pub(super) rng: Rng,
+    pub(super) max_lease: Duration,
+    /// Whether it takes standing leases.
+    stands: bool,
     /// All faults have ended: the user takes one last lease, and ends.
     is_last_round: Rc<Cell<bool>>,
 }
@@ -42,6 +44,7 @@ impl User {
             timer: simulation.timer(),
             rng: Rng::new(setup.seed, 100 + u64::from(id)),
             max_lease: setup.max_lease,
+            stands: setup.standing,
             is_last_round: Rc::clone(is_last_round),
         };
         simulation.spawn(host, user.live());
@@ -78,6 +81,15 @@ impl User {
             let (client, node) = (self.id, self.host as u16 + 1);
             let asked = || TraceEvent::Asked { client, node, text: format!("acquire {text}") };
             self.judge.borrow_mut().record(asked);
+        }
+        if self.stands
+            && !is_last
+            && !is_for_permit
+            && self.rng.chance(250)
+            && let Handle::Node(node) = &self.handle
+        {
+            let remote = node.remote();
+            return self.keep(&remote, name, wait).await;
         }
         let acquire = self.handle.acquire(text, ttl).wait(wait);
         let acquire = if is_for_permit { acquire.permits(permits) } else { acquire };

@@ -53,6 +53,14 @@ fn no_fault_breaks_a_promise_or_makes_a_user_wait_for_ever() {
     assert!(sum(|report| report.counts.stops) > runs);
     assert!(sum(|report| report.counts.denials) > runs);
     assert!(sum(|report| report.counts.changes) > runs);
+    // In most worlds whose members change, a member loses its data folder.
+    let count = |has: fn(&&Report) -> bool| reports.iter().filter(has).count();
+    let changing = count(|report| report.counts.changes > 0);
+    let lost = count(|report| report.counts.lost_members > 0);
+    assert!(2 * lost > changing, "{lost} of {changing}");
+    assert!(sum(|report| report.counts.lost_members_removed) > runs / 20);
+    let standing = |report: &Report| u64::from(report.counts.changes > 0) * report.counts.standing;
+    assert!(reports.iter().map(standing).sum::<u64>() > runs / 2);
 }
 
 #[test]
@@ -95,6 +103,7 @@ fn restarts_without_a_rule_are_caught() {
         (Rule::QuarantineCoversLongestTtl, Check::SilentAfterCrash),
         (Rule::FloorStartsAtCeiling, Check::PromisesSurvive),
         (Rule::CounterStartsAtCeiling, Check::BallotsAreFresh),
+        (Rule::RecordlessNodeAsksFirst, Check::BallotsAreFresh),
     ]);
 }
 
@@ -120,5 +129,19 @@ fn changes_without_a_rule_are_caught() {
         (Rule::OldSetConfirms, Check::OneHolder),
         (Rule::OldConfirmsFirst, Check::OneHolder),
         (Rule::DecisionNeedsMajority, Check::OneConfiguration),
+        (Rule::VoterIsTheBirthListed, Check::SilentAfterCrash),
     ]);
+}
+
+/// Few worlds have standing leases that cannot be renewed during a change. The search begins near
+/// one of them.
+#[test]
+fn a_change_that_loses_standing_leases_is_caught() {
+    let rules = Rules::without(Rule::StandingLeasesMove);
+    let harms = |seed| {
+        let report = run_with(seed, &Options::default(), rules, Rules::ALL);
+        let is_lost = |check| matches!(check, Check::StandingLeasesStand | Check::OneHolder);
+        report.violations.iter().any(|violation| is_lost(violation.check))
+    };
+    assert!((90..300).any(harms));
 }

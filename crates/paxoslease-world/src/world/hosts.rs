@@ -41,6 +41,8 @@ pub(super) struct NodeHost {
     pub(super) config: Config,
     pub(super) rules: Rules,
     pub(super) files: Option<VolatileFiles>,
+    /// How far the wall clock is behind that of the world (R5).
+    pub(super) wall_behind_millis: u64,
     pub(super) process: Option<Process>,
     /// Leases of killed processes, whose holders believe until their time is over.
     pub(super) orphans: Vec<Arc<Ticket>>,
@@ -56,6 +58,7 @@ impl NodeHost {
             config,
             rules: Rules::ALL,
             files,
+            wall_behind_millis: 0,
             process: None,
             orphans: Vec::new(),
             is_stalled: false,

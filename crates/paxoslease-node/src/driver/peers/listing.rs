@@ -1,6 +1,8 @@
 //! Which peers there are: the list of peers follows the configuration of the node's epoch.
 
-use paxoslease_core::{Birth, Cell, Configuration, Instant, MemberSet, MembershipMessage, NodeId};
+use paxoslease_core::{
+    Birth, Cell, Configuration, Instant, MemberSet, MembershipMessage, NodeId, Rule,
+};
 use paxoslease_wire::{ListUse, encode_membership};
 
 use super::Peers;
@@ -68,7 +70,9 @@ impl Peers {
 
     /// Whether a member has this id with another birth.
     pub(super) fn is_impostor(&self, node: NodeId, birth: Birth) -> bool {
-        self.past.iter().any(|past| past.0 == node && past.1 != birth)
+        let is_other = |past: &(NodeId, Birth)| past.0 == node && past.1 != birth;
+        let is_refused = self.identity.cell.rules().on(Rule::VoterIsTheBirthListed);
+        is_refused && self.past.iter().any(is_other)
     }
 
     /// The birth of the data folder of a peer that has greeted.

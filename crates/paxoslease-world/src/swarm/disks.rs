@@ -1,0 +1,57 @@
+//! Data folders are lost, and operators go on with the same ids.
+
+use std::time::Duration;
+
+use super::Swarm;
+use crate::network::Presence;
+
+impl Swarm {
+    /// Sometimes a node crashes and its data folder is lost. It comes back with the same id and the
+    /// same settings, perhaps with a wall clock that went back. A majority of the members keeps its
+    /// folders.
+    pub(super) fn lose_disk(&mut self) {
+        let nodes = self.setup.nodes() as u64;
+        let Some(rng) = self.disks.as_mut() else { return };
+        if !rng.chance(75) {
+            return;
+        }
+        let members = self.simulation.judge().members.hosts();
+        let host = if !members.is_empty() && rng.chance(650) {
+            rng.pick(&members)
+        } else {
+            rng.below(nodes) as usize
+        };
+        let presence = rng.pick(&[Presence::Refusing, Presence::Silent]);
+        // A wall clock without a battery begins anew.
+        let since_start = Duration::from_nanos(self.simulation.world.now());
+        let wall_behind = rng.pick(&[Duration::ZERO, since_start, Duration::from_secs(3600)]);
+        let is_back_at_once = rng.chance(500);
+        if !self.simulation.judge().members.may_lose_disk(host) {
+            return;
+        }
+        self.simulation.lose_disk(host, presence, wall_behind);
+        if is_back_at_once {
+            self.start(host);
+        }
+    }
+
+    /// Whether the node of a host can serve its users. It cannot if the members refuse it for good,
+    /// or if it knows no members, and they refuse all the nodes in its settings.
+    pub(super) fn is_served(&self, host: usize) -> bool {
+        let judge = self.simulation.judge();
+        let mut contacts = (0..usize::from(self.setup.members)).filter(|contact| *contact != host);
+        host >= self.setup.nodes()
+            || !judge.members.is_refused(host)
+                && (judge.has_members(host)
+                    || contacts.any(|contact| !judge.members.is_refused(contact)))
+    }
+
+    /// Ends the users of nodes that cannot serve them: they would wait for ever.
+    pub(super) fn end_unserved_users(&mut self) {
+        for host in 0..self.setup.nodes() {
+            if !self.is_served(host) {
+                self.simulation.end_tasks_of(host);
+            }
+        }
+    }
+}
