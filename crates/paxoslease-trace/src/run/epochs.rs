@@ -75,7 +75,7 @@ impl Run {
                 self.at(format!("a floor of {found}, at least {least} expected"))
             });
             self.floor = least;
-            let remaining = self.core.quarantine_remaining(Instant::from_nanos(self.now));
+            let remaining = self.core.quarantine_as_member(Instant::from_nanos(self.now));
             let until = self.now + remaining.as_nanos() as u64;
             report.check(
                 "C8 a new member keeps its quarantine",
