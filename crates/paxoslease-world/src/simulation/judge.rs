@@ -182,10 +182,11 @@ impl Judge {
     fn look_at_members(&mut self, world: &World, host: usize) {
         let Some(found) = world.process(host).and_then(Process::configuration) else { return };
         let node = host as u16 + 1;
-        if self.epochs[host] != found.epoch() {
-            self.epochs[host] = found.epoch();
-            self.record(|| TraceEvent::Note { node, text: describe(found) });
+        if self.epochs[host] == found.epoch() {
+            return;
         }
+        self.epochs[host] = found.epoch();
+        self.record(|| TraceEvent::Note { node, text: describe(found) });
         if let Some(known) = self.members.found(found) {
             let text = format!("node {node} has {}, another {}", describe(found), describe(known));
             self.checker.broken(TrueTime(self.now), Check::OneConfiguration, || text);
@@ -215,6 +216,8 @@ impl Judge {
         if let Some(birth) = world.process(host).and_then(Process::birth) {
             self.members.started(host, birth);
         }
+        self.epochs[host] = 0;
+        self.look_at_members(world, host);
         let core = world.process(host).and_then(|process| process.core(0));
         let remaining =
             core.map(|core| core.quarantine_remaining(self.clocks[host].read(self.now)));

@@ -81,19 +81,25 @@ impl Judge {
         self.claim_standing(client);
     }
 
-    /// A user gives up its standing lease. Returns it, if the user believed in it until now.
-    pub(crate) fn gives_up_standing(&mut self, client: u32) -> Option<Standing> {
-        let standing = self.standing.remove(&client)?;
-        self.checker.released(standing.name, standing.tenure);
-        self.yields(standing.name, client);
-        Some(standing).filter(|standing| standing.until > self.now)
+    /// A user gives up its standing lease.
+    pub(crate) fn gives_up_standing(&mut self, client: u32) {
+        if let Some(standing) = self.standing.remove(&client) {
+            self.checker.released(standing.name, standing.tenure);
+            self.yields(standing.name, client);
+        }
     }
 
-    /// A user believed in a standing lease that a majority did not store.
-    pub(crate) fn standing_lost(&mut self, client: u32, name: usize, tenure: Tenure) {
-        let name = self.names[name].clone();
-        let text = || format!("client {client} believed in {tenure} of {name}, which was over");
-        self.broken(Check::StandingLeasesStand, text);
+    /// The members say that a standing lease is over. Nobody may believe in it.
+    pub(crate) fn standing_over(&mut self, client: u32) {
+        let is_believed = |standing: &&Standing| standing.until > self.now;
+        if let Some(Standing { name, tenure, .. }) =
+            self.standing.get(&client).copied().filter(|standing| is_believed(&standing))
+        {
+            let name = self.names[name].clone();
+            let text = || format!("client {client} believed in {tenure} of {name}, which was over");
+            self.broken(Check::StandingLeasesStand, text);
+        }
+        self.gives_up_standing(client);
     }
 
     /// A member forgets what it stored.

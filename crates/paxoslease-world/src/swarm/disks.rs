@@ -10,17 +10,17 @@ impl Swarm {
     /// same settings, perhaps with a wall clock that went back. A majority of the members keeps its
     /// folders.
     pub(super) fn lose_disk(&mut self) {
-        let nodes = self.setup.nodes() as u64;
         let Some(rng) = self.disks.as_mut() else { return };
-        if !rng.chance(75) {
+        if !rng.chance(120) {
             return;
         }
-        let members = self.simulation.judge().members.hosts();
-        let host = if !members.is_empty() && rng.chance(650) {
-            rng.pick(&members)
-        } else {
-            rng.below(nodes) as usize
-        };
+        let (members, is_member) = (self.simulation.judge().members.hosts(), rng.chance(500));
+        let hosts = 0..self.setup.nodes();
+        let hosts: Vec<usize> = hosts.filter(|one| members.contains(one) == is_member).collect();
+        if hosts.is_empty() {
+            return;
+        }
+        let host = rng.pick(&hosts);
         let presence = rng.pick(&[Presence::Refusing, Presence::Silent]);
         // A wall clock without a battery begins anew.
         let since_start = Duration::from_nanos(self.simulation.world.now());

@@ -59,19 +59,25 @@ impl User {
         };
         let (lease, end) = ((name, tenure), (started_at, lasts));
         let holder = self.judge.borrow_mut().granted_standing(self.host, lease, end);
-        let pause = self.rng.up_to(self.max_lease * 2);
-        self.timer.sleep(pause).await;
-        if self.rng.chance(500) {
+        if !self.is_last_round.get() {
+            let pause = self.rng.up_to(self.max_lease * 2);
+            self.timer.sleep(pause).await;
+        }
+        if !self.is_last_round.get() && self.rng.chance(500) {
             self.set_end(remote, holder, (name, tenure)).await;
         }
-        if self.rng.chance(400) {
-            let is_lost = self.judge.borrow_mut().gives_up_standing(holder).is_none();
+        // P10: whoever asks sees a lease that is believed.
+        let inspect = Request::Inspect { lease: label.into() };
+        if let Answer::Inspected(seen) = remote.ask(inspect).await
+            && seen.is_none_or(|seen| seen.tenure != tenure)
+        {
+            self.judge.borrow_mut().standing_over(holder);
+        }
+        if self.is_last_round.get() || self.rng.chance(400) {
+            self.judge.borrow_mut().gives_up_standing(holder);
             let release = Request::Release { lease: label.into(), fence: tenure.fence() };
-            let answer = remote.ask(release).await;
-            let is_gone = matches!(answer, Answer::Released { held: false, confirmed: true });
-            if is_gone && !is_lost {
-                self.judge.borrow_mut().standing_lost(holder, name, tenure);
-            }
+            // Whether it is confirmed depends on the network.
+            let _confirmed = remote.ask(release).await;
         }
         true
     }
@@ -88,11 +94,7 @@ impl User {
             Answer::Renewed { started_at, .. } => {
                 self.judge.borrow_mut().renewed_standing(holder, (started_at, lasts));
             }
-            Answer::NotHeld => {
-                if self.judge.borrow_mut().gives_up_standing(holder).is_some() {
-                    self.judge.borrow_mut().standing_lost(holder, name, tenure);
-                }
-            }
+            Answer::NotHeld => self.judge.borrow_mut().standing_over(holder),
             // The old end or the new one may be in force.
             _ => {}
         }

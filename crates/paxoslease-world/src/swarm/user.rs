@@ -24,7 +24,7 @@ pub(super) struct User {
     /// Whether it takes standing leases.
     stands: bool,
     /// All faults have ended: the user takes one last lease, and ends.
-    is_last_round: Rc<Cell<bool>>,
+    pub(super) is_last_round: Rc<Cell<bool>>,
 }
 
 impl User {
