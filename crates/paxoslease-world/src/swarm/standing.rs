@@ -66,7 +66,7 @@ impl User {
         if !self.is_last_round.get() && self.rng.chance(500) {
             self.set_end(remote, holder, (name, tenure)).await;
         }
-        // P10: whoever asks sees a lease that is believed.
+        // P10: an inspection shows a lease that is believed.
         let inspect = Request::Inspect { lease: label.into() };
         if let Answer::Inspected(seen) = remote.ask(inspect).await
             && seen.is_none_or(|seen| seen.tenure != tenure)
