@@ -36,19 +36,20 @@ impl Swarm {
     }
 
     /// Whether the node of a host can serve its users. It cannot if the members refuse it for good,
-    /// or if it knows no members, and they refuse all the nodes in its settings.
+    /// or if it knows no members, and nor does any node in its settings that they do not refuse.
+    /// A client begins with the nodes in the settings, too.
     pub(super) fn is_served(&self, host: usize) -> bool {
         let judge = self.simulation.judge();
+        let serves = |node: usize| judge.has_members(node) && !judge.members.is_refused(node);
         let mut contacts = (0..usize::from(self.setup.members)).filter(|contact| *contact != host);
-        host >= self.setup.nodes()
-            || !judge.members.is_refused(host)
-                && (judge.has_members(host)
-                    || contacts.any(|contact| !judge.members.is_refused(contact)))
+        let is_node = host < self.setup.nodes();
+        is_node && serves(host)
+            || contacts.any(serves) && !(is_node && judge.members.is_refused(host))
     }
 
-    /// Ends the users of nodes that cannot serve them: they would wait for ever.
+    /// Ends the users that no node can serve: they would wait for ever.
     pub(super) fn end_unserved_users(&mut self) {
-        for host in 0..self.setup.nodes() {
+        for host in 0..self.setup.hosts() {
             if !self.is_served(host) {
                 self.simulation.end_tasks_of(host);
             }
