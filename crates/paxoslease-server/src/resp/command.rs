@@ -400,7 +400,7 @@ mod tests {
         let acquire = [&["name", "ttl_ms"], &options[..], &["STANDINGSTANDING?"]].concat();
         assert_eq!(shown(Command::Acquire), acquire);
         assert_eq!(shown(Command::Release), ["name", "fence", "FORCEFORCE?"]);
-        let hello = ["protover?", "AUTHusername?", "token?", "SETNAMEclientname?"];
+        let hello = ["protover?", "AUTHusername?", "token?", "SETNAMEclientname?", "FOLLOWFOLLOW?"];
         assert_eq!(shown(Command::Hello), hello);
         assert_eq!(shown(Command::Quit), [""; 0]);
     }
