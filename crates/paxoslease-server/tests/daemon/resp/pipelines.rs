@@ -57,7 +57,7 @@ fn replies_kept_behind_a_waiting_acquire_count_as_unread() {
     client.send("LEASE.ACQUIRE taken 60000 WAIT 60000");
     cell[1].wait_for_waiters("taken", 1);
     // Most of what may be left unread.
-    let count = 220;
+    let count = 175;
     for _ in 0..count {
         client.send(&format!("LEASE.GET {name}"));
     }
