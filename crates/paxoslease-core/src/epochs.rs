@@ -70,7 +70,8 @@ impl Shard {
     /// belief in such a lease may outlast the wait of C6.
     #[must_use]
     pub fn standing_left(&self) -> usize {
-        self.acceptor.as_ref().map_or(0, |acceptor| acceptor.standing.unmoved())
+        let acceptor = self.acceptor.as_ref().filter(|_| self.config.cell.is_joint());
+        acceptor.map_or(0, |acceptor| acceptor.standing.unmoved())
     }
 
     /// C9, E3: a node that is no member answers nothing. In a joint epoch only members of the old

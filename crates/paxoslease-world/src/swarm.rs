@@ -323,8 +323,8 @@ impl Swarm {
             let status = status.expect("it runs");
             let kept = status.waiters + status.guards + status.rounds_in_flight;
             let is_served = self.is_served(host);
-            // A node that serves nobody does not answer requests of clients whose hosts are gone,
-            // so it does not learn that they are.
+            // A node that serves no client does not answer requests of clients whose hosts are
+            // gone, so it does not learn that they are.
             if is_served && kept > 0 || status.ready != is_served {
                 let text = || {
                     format!("node {} keeps state for requests that are over: {status:?}", host + 1)

@@ -172,7 +172,7 @@ impl fmt::Display for ChangeError {
             ),
             Self::NothingChanges => f.write_str(
                 "nothing would change: the cell has these members already. A node that lost \
-                     its disk needs an id that was never used",
+                 its disk needs an id that was never used",
             ),
             Self::NotFounded => f.write_str(
                 "the cell is not founded yet: start every member of its list, and try again",

@@ -89,7 +89,7 @@ impl Judge {
         }
     }
 
-    /// The members say that a standing lease is over. Nobody may believe in it.
+    /// The members say that a standing lease is over. No user may believe in it.
     pub(crate) fn standing_over(&mut self, client: u32) {
         let is_believed = |standing: &&Standing| standing.until > self.now;
         if let Some(Standing { name, tenure, .. }) =

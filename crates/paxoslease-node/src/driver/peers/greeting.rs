@@ -179,8 +179,8 @@ impl Peers {
 
     /// Whether a peer refused this node because a member has its id.
     pub(crate) fn are_we_an_impostor(&self) -> bool {
-        let problems = self.list.iter().filter_map(|peer| peer.problem.as_deref());
-        problems.into_iter().any(|problem| problem.strip_prefix(REFUSED_US) == Some(OTHER_FOLDER))
+        let mut problems = self.list.iter().filter_map(|peer| peer.problem.as_deref());
+        problems.any(|problem| problem.strip_prefix(REFUSED_US) == Some(OTHER_FOLDER))
     }
 
     /// Adds a node that is no member: nobody knows it before it connects.
