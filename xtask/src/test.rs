@@ -12,20 +12,25 @@ use crate::{chaos, install, package, python, redis, tidy};
 
 const STEPS: &str = include_str!("steps.txt");
 
+/// The line of the list behind which steps run only with `--all`.
+const SECOND_GATE: &str = "--all";
+
 pub(crate) struct Step {
     title: &'static str,
+    is_of_second_gate: bool,
     pub(crate) tools: &'static str,
     commands: Vec<&'static str>,
 }
 
-/// Runs every step and says how long each took.
-pub(crate) fn run() -> anyhow::Result<()> {
-    let steps = steps();
+/// Runs the steps of the first gate, or those of both, and says how long each took.
+pub(crate) fn run(all: bool) -> anyhow::Result<()> {
+    let mut steps = steps();
+    steps.retain(|step| all || !step.is_of_second_gate);
     let count = steps.len();
     let titles: Vec<&str> = steps.iter().map(|step| step.title).collect();
+    let minutes = if all { "25 minutes" } else { "10 minutes; `--all` runs the rest" };
     eprintln!(
-        "This runs {count} steps: {}.\nFrom nothing it takes about 35 minutes on two cores, most of \
-         them compiling.",
+        "This runs {count} steps: {}.\nFrom nothing it takes about {minutes}, on two cores.",
         titles.join(", ")
     );
     let mut passed = Vec::with_capacity(count);
@@ -61,12 +66,14 @@ impl Step {
 
 pub(crate) fn steps() -> Vec<Step> {
     let mut steps = Vec::<Step>::new();
+    let mut is_of_second_gate = false;
     for line in STEPS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         match (line.strip_prefix("  "), steps.last_mut()) {
             (Some(command), Some(step)) => step.commands.push(command),
+            _ if line == SECOND_GATE => is_of_second_gate = true,
             _ => {
                 let (title, tools) = line.split_once(':').unwrap_or((line, ""));
-                steps.push(Step { title, tools, commands: Vec::new() });
+                steps.push(Step { title, is_of_second_gate, tools, commands: Vec::new() });
             }
         }
     }
@@ -147,9 +154,27 @@ mod tests {
     }
 
     #[test]
+    fn every_test_runs_in_one_of_the_gates() {
+        let config = fs::read_to_string(repository_root().join(".config/nextest.toml"));
+        let config: toml::Table = config.expect("readable").parse().expect("TOML");
+        let filter = |profile: &str| match &config["profile"][profile]["default-filter"] {
+            toml::Value::String(text) => text.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(filter("default"), format!("not {}", filter("rest")));
+        let shown = shown();
+        for command in
+            ["cargo nextest run --workspace", "cargo nextest run --workspace --profile rest"]
+        {
+            assert!(shown.iter().any(|line| line == command), "{shown:?}");
+        }
+    }
+
+    #[test]
     fn a_step_that_fails_stops_the_run_with_the_command_to_repeat() {
         let commands = vec!["cargo no-such-step", "cargo never-reached"];
-        let error = Step { title: "made up", tools: "", commands }.run().expect_err("it fails");
+        let step = Step { title: "made up", is_of_second_gate: false, tools: "", commands };
+        let error = step.run().expect_err("it fails");
         assert!(format!("{error:#}").contains("to repeat it:\n  cargo no-such-step"), "{error:#}");
         assert!(!format!("{error:#}").contains("never-reached"), "{error:#}");
     }
