@@ -126,17 +126,17 @@ def secure(binary, tmp_path_factory):
     run("certs", "--cell", "secure", "--nodes", "1", "--client", "worker")
     made = run("token", "--out", "token", "--names", "jobs/*").stdout.decode()
     access = made[made.index("[[access]]") :]
-    port = free_port(30)
+    clients, peers, http = (f"127.0.0.1:{free_port()}" for _ in range(3))
     config = f"""
         cell = "secure"
         node = 1
         data_dir = "data"
         [peers]
-        1 = "127.0.0.1:{port + 1}"
+        1 = "{peers}"
         [listen]
-        peers = "127.0.0.1:{port + 1}"
-        clients = "127.0.0.1:{port}"
-        http = "127.0.0.1:{port + 2}"
+        peers = "{peers}"
+        clients = "{clients}"
+        http = "{http}"
         [tls]
         cert = "certs/node-1.pem"
         key = "certs/node-1-key.pem"
@@ -152,7 +152,7 @@ def secure(binary, tmp_path_factory):
     )
     try:
         client = paxoslease.Client(
-            f"127.0.0.1:{port}",
+            clients,
             ca=folder / "certs" / "ca.pem",
             token=(folder / "token").read_text().strip(),
         )
@@ -167,7 +167,7 @@ def secure(binary, tmp_path_factory):
 
         until(is_ready)
         client.close()
-        yield f"127.0.0.1:{port}", folder
+        yield clients, folder
     finally:
         node.terminate()
         node.wait(timeout=PATIENCE)

@@ -329,14 +329,14 @@ def wheel():
     shutil.rmtree(folder, ignore_errors=True)
     run(f"{shlex.quote(sys.executable)} -m venv {folder}")
     binary = REPOSITORY / "target/packaging/tree/bin/paxoslease"
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1] // 10 * 10 - 100
-    dev = [binary, "dev", "--nodes", "1", "--json", "--port", str(port)]
+    dev = [binary, "dev", "--nodes", "1", "--json", "--port", "0"]
     cell = subprocess.Popen(dev, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     try:
-        must("a cell runs", cell.stdout.readline())
+        described = cell.stdout.readline()
+        must("a cell runs", described)
+        endpoint = json.loads(described)["nodes"][0]["listen"]["clients"]
         path = f"PATH={folder / 'bin'}:{os.environ['PATH']}"
-        said = run(install, "env", path, f"PAXOSLEASE_ENDPOINTS=127.0.0.1:{port}")
+        said = run(install, "env", path, f"PAXOSLEASE_ENDPOINTS={endpoint}")
         must("the cell is ready", said.splitlines()[-1] == "True")
     finally:
         cell.terminate()

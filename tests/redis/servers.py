@@ -3,7 +3,6 @@
 Each is a context manager that ends what it started, by process id.
 """
 
-import contextlib
 import json
 import os
 import signal
@@ -30,24 +29,20 @@ def until(condition, patience=PATIENCE):
         time.sleep(0.01)
 
 
-def free_port(count=1):
-    """The first of a block of ports that are free, of which each node of a cell takes ten."""
-    for port in range(20_000 + os.getpid() % 100 * 100, 32_000, 100):
-        with contextlib.ExitStack() as sockets:
-            try:
-                for place in range(count):
-                    sockets.enter_context(socket.create_server(("127.0.0.1", port + place)))
-            except OSError:
-                continue
-            return port
-    raise OSError("no free ports")
+def free_port():
+    """A free port. The side that ends a connection keeps it in TIME_WAIT for a minute. During that
+    time the system gives the port only to a process that asks for it by number."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        with socket.create_connection(listener.getsockname()):
+            listener.accept()[0].close()
+        return listener.getsockname()[1]
 
 
 class Cell:
     """Three nodes, each a process of its own, as `paxoslease dev --processes` starts them."""
 
     def __init__(self, binary, *options):
-        command = [binary, "dev", "--processes", "--json", "--port", str(free_port(30)), *options]
+        command = [binary, "dev", "--processes", "--json", "--port", "0", *options]
         self.process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )

@@ -6,10 +6,12 @@
 mod processes;
 
 use std::fmt::Write as _;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 use paxoslease_client::Client;
 use paxoslease_server::{Config, Server, StartError};
 use serde_json::{Value, json};
@@ -88,14 +90,21 @@ impl DevCell {
     fn draw(args: &DevArgs) -> anyhow::Result<Self> {
         let random = getrandom::u32().map_err(|error| anyhow!("no randomness: {error}"))?;
         let addresses = |index| {
-            let at = |offset| format!("127.0.0.1:{}", args.port + 10 * index + offset);
-            Addresses { id: index + 1, clients: at(0), peers: at(1), http: at(2) }
+            let at = |offset| -> io::Result<String> {
+                let port = match args.port {
+                    0 => reserved_port()?,
+                    first => first + 10 * index + offset,
+                };
+                Ok(format!("127.0.0.1:{port}"))
+            };
+            Ok(Addresses { id: index + 1, clients: at(0)?, peers: at(1)?, http: at(2)? })
         };
+        let nodes: io::Result<Vec<Addresses>> = (0..args.nodes).map(addresses).collect();
         Ok(Self {
             name: format!("dev-{random:08x}"),
             max_lease: args.max_lease,
             redis_testing: args.redis_testing,
-            nodes: (0..args.nodes).map(addresses).collect(),
+            nodes: nodes.context("cannot find free ports")?,
         })
     }
 
@@ -183,6 +192,18 @@ impl DevCell {
             json!({"cell": self.name, "max_lease_ms": max_lease, "shards": 1, "nodes": nodes});
         format!("{cell}\n")
     }
+}
+
+/// A free port. The side that ends a connection keeps it in TIME_WAIT for a minute. During that
+/// minute the system gives the port only to a process that asks for it by number.
+fn reserved_port() -> io::Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = listener.local_addr()?;
+    let client = TcpStream::connect(address)?;
+    let (server, _) = listener.accept()?;
+    drop(server);
+    drop(client);
+    Ok(address.port())
 }
 
 fn port_of(address: &str) -> &str {

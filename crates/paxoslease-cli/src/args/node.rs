@@ -37,9 +37,9 @@ pub(crate) struct DevArgs {
     /// The port of node 1 for clients
     ///
     /// On 127.0.0.1. The next ports are for peers and for HTTP. Each further node has ports ten
-    /// higher.
+    /// higher. With 0 the cell takes ports that are free and prints them.
     #[arg(long, value_name = "PORT", default_value_t = 7400)]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=65453))]
+    #[arg(value_parser = clap::value_parser!(u16).range(0..=65453))]
     pub(crate) port: u16,
 
     /// Run each node in its own process, to kill it

@@ -83,7 +83,7 @@ impl Conversation {
         match line.split(' ').collect::<Vec<_>>()[..] {
             ["cell", ref options @ ..] => {
                 let options = [&["--max-lease", MAX_LEASE], options].concat();
-                self.cell = Some(Cell::with(free_port(3), &options));
+                self.cell = Some(Cell::with(&options));
             }
             ["kill", "cell"] => self.cell().process.signal(Signal::KILL),
             ["kill", "node", id] => self.cell().kill(id.parse().expect("a number")),

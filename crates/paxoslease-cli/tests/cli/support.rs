@@ -187,12 +187,12 @@ pub(crate) struct Cell {
 
 impl Cell {
     pub(crate) fn start() -> Self {
-        Self::with(free_port(3), &["--max-lease", MAX_LEASE])
+        Self::with(&["--max-lease", MAX_LEASE])
     }
 
     /// A cell with these options of `dev`.
-    pub(crate) fn with(port: u16, options: &[&str]) -> Self {
-        let dev = ["dev", "--json", "--port", &port.to_string()];
+    pub(crate) fn with(options: &[&str]) -> Self {
+        let dev = ["dev", "--json", "--port", "0"];
         let process = Process::run(paxoslease(&[&dev, options].concat()));
         let described: Value = serde_json::from_str(&process.stdout.line()).expect("JSON");
         let nodes = described["nodes"].as_array().expect("a list");

@@ -1,6 +1,6 @@
 //! Clients that were not written for this: `redis-cli`, redis-py and ioredis, each as it is
-//! installed, against a cell of three. `cargo xtask test` installs them. The chaos harness uses the
-//! `redis` crate.
+//! installed, against a cell of three. `cargo xtask test --all` installs them. The chaos harness
+//! uses the `redis` crate.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -21,7 +21,7 @@ fn run(cell: &Cell, command: &mut Command) -> Output {
     let ports: Vec<String> = (0..3).map(|node| cell[node].resp().port().to_string()).collect();
     let output = command.env("PORTS", ports.join(" ")).output();
     output.unwrap_or_else(|error| {
-        panic!("cannot run {command:?}: {error}; `cargo xtask test` installs what is missing")
+        panic!("cannot run {command:?}: {error}; `cargo xtask test --all` installs what is missing")
     })
 }
 
@@ -30,7 +30,7 @@ fn must_succeed(output: &Output) {
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(
         output.status.success(),
-        "{}\n{stdout}\n{stderr}\n`cargo xtask test` installs what is missing",
+        "{}\n{stdout}\n{stderr}\n`cargo xtask test --all` installs what is missing",
         output.status
     );
 }
