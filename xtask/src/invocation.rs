@@ -23,6 +23,28 @@ pub(crate) fn cargo<const N: usize>(args: [&str; N]) -> Invocation {
     Invocation::new("cargo", args)
 }
 
+/// How much time the compiler may take for a release build.
+#[derive(Clone, Copy)]
+pub(crate) enum Optimised {
+    /// As it ships.
+    Fully,
+    /// For tests of what is installed: without optimisation across crates, in half of the time.
+    Quickly,
+}
+
+impl Optimised {
+    /// Sets the release profile for cargo and for tools that run it.
+    pub(crate) fn set(self, invocation: Invocation) -> Invocation {
+        match self {
+            Self::Fully => invocation,
+            Self::Quickly => invocation
+                .env("CARGO_PROFILE_RELEASE_LTO", "off")
+                .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
+                .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
+        }
+    }
+}
+
 /// The folder that holds the workspace manifest.
 pub(crate) fn repository_root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the repository")
@@ -53,6 +75,11 @@ impl Invocation {
 
     pub(crate) fn args<A: Into<String>>(mut self, args: impl IntoIterator<Item = A>) -> Self {
         self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    pub(crate) fn env(mut self, key: &'static str, value: &'static str) -> Self {
+        self.env.push((key, value));
         self
     }
 

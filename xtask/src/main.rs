@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-use crate::invocation::{Invocation, cargo};
+use crate::invocation::{Invocation, Optimised, cargo};
 
 /// The tasks of this repository.
 #[derive(Parser)]
@@ -157,7 +157,10 @@ fn run(task: Task) -> anyhow::Result<()> {
         Task::Fuzz { seconds, only, keep } => fuzz::run(seconds, only.as_deref(), keep),
         Task::Chaos { args } => chaos::run(args),
         Task::Redis { args } => redis::run(args),
-        Task::Package { try_out } => try_out.map_or_else(package::build, package::try_out),
+        Task::Package { try_out } => match try_out {
+            Some(args) => package::try_out(args),
+            None => package::build(Optimised::Fully),
+        },
         Task::Python { args } => python::run(args),
         Task::Paper => bench("paper").args(["docs"]).run(),
         Task::Instructions { record, show } => {

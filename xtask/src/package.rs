@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::Context;
 
 use crate::install;
-use crate::invocation::{Invocation, cargo, repository_root};
+use crate::invocation::{Invocation, Optimised, cargo, repository_root};
 
 /// The artefacts, and nothing else.
 const OUT: &str = "target/package";
@@ -28,14 +28,15 @@ const ARTEFACTS: &[fn(&Release) -> anyhow::Result<()>] = &[tarball, debian, imag
 struct Release {
     /// Seconds since 1970 of the commit.
     committed_at: String,
+    optimised: Optimised,
 }
 
 /// Builds every artefact anew.
-pub(crate) fn build() -> anyhow::Result<()> {
+pub(crate) fn build(optimised: Optimised) -> anyhow::Result<()> {
     install::ensure("binutils dpkg-dev deb cyclonedx buildah venv")?;
-    cargo(["build", "--release", "--locked", "-p", "paxoslease-cli"]).run()?;
+    optimised.set(cargo(["build", "--release", "--locked", "-p", "paxoslease-cli"])).run()?;
     let commit = Invocation::new("git", ["log", "-1", "--format=%ct"]).stdout()?;
-    let release = Release { committed_at: commit.trim().to_owned() };
+    let release = Release { committed_at: commit.trim().to_owned(), optimised };
     run("rm", ["-rf", OUT, "target/packaging"])?;
     run("mkdir", ["-p", OUT])?;
     fill_tree()?;
@@ -177,8 +178,8 @@ fn sbom(release: &Release) -> anyhow::Result<()> {
 }
 
 /// The wheel and the source distribution.
-fn python(_: &Release) -> anyhow::Result<()> {
-    crate::python::build(OUT)
+fn python(release: &Release) -> anyhow::Result<()> {
+    crate::python::build(OUT, release.optimised)
 }
 
 fn run<const N: usize>(program: &'static str, args: [&str; N]) -> anyhow::Result<()> {

@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::Context;
 
 use crate::install;
-use crate::invocation::{Invocation, cargo, repository_root};
+use crate::invocation::{Invocation, Optimised, cargo, repository_root};
 
 const PYTHON: &str = "target/python/bin/python";
 const MATURIN: &str = "target/python/bin/maturin";
@@ -15,7 +15,7 @@ const MATURIN: &str = "target/python/bin/maturin";
 const DIST: &str = "target/python/dist";
 
 /// Writes the wheel and the source distribution to a folder.
-pub(crate) fn build(folder: &str) -> anyhow::Result<()> {
+pub(crate) fn build(folder: &str, optimised: Optimised) -> anyhow::Result<()> {
     install::ensure("venv")?;
     Invocation::new("python3", ["-m", "venv", "target/python"]).run()?;
     let requirements = ["--requirement", "python/tests/requirements.txt"];
@@ -24,7 +24,7 @@ pub(crate) fn build(folder: &str) -> anyhow::Result<()> {
     // libgcc, and threads crashed when the interpreter ended.
     let crate_and_folder = ["--manifest-path", "python/Cargo.toml", "--out", folder];
     let maturin = Invocation::new(MATURIN, ["build", "--release", "--locked"]);
-    maturin.args(crate_and_folder).run()?;
+    optimised.set(maturin.args(crate_and_folder)).run()?;
     Invocation::new(MATURIN, ["sdist"]).args(crate_and_folder).run()
 }
 
@@ -43,8 +43,9 @@ fn install_wheel() -> anyhow::Result<()> {
 /// Builds and tests the package.
 pub(crate) fn run(args: Vec<String>) -> anyhow::Result<()> {
     install::ensure("redis")?;
-    cargo(["build", "--release", "-p", "paxoslease-cli"]).run()?;
-    build(DIST)?;
+    let optimised = Optimised::Quickly;
+    optimised.set(cargo(["build", "--release", "--locked", "-p", "paxoslease-cli"])).run()?;
+    build(DIST, optimised)?;
     install_wheel()?;
     let config = ["--config-file", "python/pyproject.toml"];
     Invocation::new(PYTHON, ["-m", "mypy"]).args(config).args(["python/paxoslease"]).run()?;
@@ -56,7 +57,7 @@ pub(crate) fn run(args: Vec<String>) -> anyhow::Result<()> {
 /// The same load on a cell and on Redis. The binary of the nodes is built already.
 pub(crate) fn bench(args: Vec<String>) -> anyhow::Result<()> {
     install::ensure("redis")?;
-    build(DIST)?;
+    build(DIST, Optimised::Fully)?;
     install_wheel()?;
     Invocation::new(PYTHON, ["python/tests/bench.py"]).args(args).run()
 }

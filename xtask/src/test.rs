@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use crate::invocation::{Invocation, cargo, repository_root};
+use crate::invocation::{Invocation, Optimised, cargo, repository_root};
 use crate::{chaos, install, package, python, redis, tidy};
 
 const STEPS: &str = include_str!("steps.txt");
@@ -51,7 +51,10 @@ impl Step {
             ["chaos"] => chaos::quick(),
             ["python"] => python::run(Vec::new()),
             ["redis"] => redis::run(Vec::new()),
-            ["packages"] => package::build().and_then(|()| package::try_out(Vec::new())),
+            ["packages"] => {
+                package::build(Optimised::Quickly)?;
+                package::try_out(Vec::new())
+            }
             _ => self.invocations().iter().try_for_each(Invocation::run),
         }
     }
