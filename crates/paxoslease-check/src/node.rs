@@ -23,7 +23,7 @@ use paxoslease_core::{
 };
 
 use crate::bounds::{Bounds, TICK};
-use judge::{heals, judge};
+use judge::{heals, judge, returned};
 
 pub(crate) const NAMES: [&str; 2] = ["x", "y"];
 pub(crate) const RENEWAL_TOKEN: u64 = 100;
@@ -74,6 +74,8 @@ pub(crate) struct Outcome {
     /// The highest ballot this node issued in this step.
     pub(crate) issued: Option<Ballot>,
     pub(crate) broken: Option<String>,
+    /// The tenure that this acceptor stored although it had answered its Release (A8).
+    pub(crate) returned: Option<Tenure>,
     /// Whether the node's counter rose, or one of its releases ended.
     learned: bool,
     /// Whether a Heal replaced a live lease of a lower tenure (A5).
@@ -83,7 +85,8 @@ pub(crate) struct Outcome {
 impl Outcome {
     /// Whether the node only counted an answer, so that no other node and no client can tell.
     pub(crate) fn is_silent(&self) -> bool {
-        self.sent.is_empty() && self.events.is_empty() && self.broken.is_none() && !self.learned
+        let is_fine = self.broken.is_none() && self.returned.is_none();
+        self.sent.is_empty() && self.events.is_empty() && is_fine && !self.learned
     }
 }
 
@@ -255,7 +258,7 @@ impl NodeStates {
     }
 
     fn intern(&mut self, mut node_state: NodeState) -> u32 {
-        if self.bounds.stands == 0 {
+        if self.bounds.stands == 0 && !self.bounds.confirmations {
             node_state.shard.forget_ended();
         }
         let digests: Vec<u64> = self
@@ -417,6 +420,7 @@ impl NodeStates {
             }
         }
         let (sent, events, issued) = self.drain(&mut after, now, node);
+        let returned = returned(&after, now, input, self);
         let restarted = matches!(input, Input::Crash { .. } | Input::Stop { .. } | Input::Start);
         let (mut broken, mut replaced) = (None, false);
         if !restarted {
@@ -441,7 +445,7 @@ impl NodeStates {
         let learned = after.shard.counter() > before.counter()
             || self.bounds.confirmations && tenures(&after.shard) != tenures(before);
         let next = self.intern(after);
-        Outcome { next, sent, events, issued, broken, learned, replaced }
+        Outcome { next, sent, events, issued, broken, returned, learned, replaced }
     }
 
     /// Takes messages and events from a shard. A fast disk completes its write at once.

@@ -35,8 +35,8 @@ pub struct Report {
 pub enum Checks {
     /// Everything that must hold, including the rules for single steps.
     All,
-    /// Only harm that a user could suffer: two holders, fences out of order, or a confirmed release
-    /// that no majority received.
+    /// Only harm that a user could suffer: two holders, fences out of order, a confirmed release
+    /// that no majority received, or a released tenure that an acceptor stores again.
     Harm,
     /// Only two holders.
     TwoHolders,

@@ -429,6 +429,7 @@ impl World {
         next.nodes[at_node] = outcome.next;
         let (sent, events) = (outcome.sent.clone(), outcome.events.clone());
         let (issued, broken) = (outcome.issued, outcome.broken.clone());
+        let returned = outcome.returned;
         self.replacing += usize::from(outcome.replaced);
         if self.forgets_answers {
             self.forget_answers(&mut next, at_node, state.nodes[at_node]);
@@ -438,6 +439,9 @@ impl World {
         }
         if let Some(broken) = broken.filter(|_| self.checks == Checks::All) {
             return Err(Harm::RuleBroken(broken));
+        }
+        if let Some(tenure) = returned.filter(|_| self.checks != Checks::TwoHolders) {
+            return Err(Harm::ReleasedReturns(format!("{tenure} at node {}", node + 1)));
         }
         if self.out_of_ballots(&next, at_node) {
             return Ok(None);

@@ -16,6 +16,9 @@ fn every_rule_switched_off_does_the_harm_it_prevents() {
             Checks::Harm if mutant.rule == Rule::ReleaseNeedsMajority => {
                 assert!(matches!(harm, Harm::ReleaseUnconfirmed(_)), "{harm}");
             }
+            Checks::Harm if mutant.rule == Rule::EndedTenureIsNotStored => {
+                assert!(matches!(harm, Harm::ReleasedReturns(_)), "{harm}");
+            }
             Checks::Lost => assert!(matches!(harm, Harm::LeaseLost(_)), "{harm}"),
             Checks::Harm => assert!(matches!(harm, Harm::FencesOutOfOrder(_)), "{harm}"),
             Checks::All => unreachable!("mutants are judged by their harm"),

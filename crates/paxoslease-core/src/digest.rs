@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 
 use crate::protocol::acceptor::Acceptor;
+use crate::protocol::ended::Ended;
 use crate::protocol::proposer::Proposer;
 use crate::queueing::contender::Contenders;
 use crate::storage::Slot;
@@ -35,11 +36,12 @@ impl Lens<'_> {
 }
 
 impl Shard {
-    /// Forgets which tenures it must not heal (S3). Refusing a Heal is the same as losing it, so
-    /// the shard can then do all that it could do before, and is in fewer states.
+    /// Forgets which tenures it must not store (A8, S3). For safety, refusing a Propose or a Heal
+    /// is the same as losing it. So the shard can then do all that it could do before, and is in
+    /// fewer states.
     pub fn forget_ended(&mut self) {
         if let Some(acceptor) = &mut self.acceptor {
-            acceptor.standing.forget_ended();
+            acceptor.ended = Ended::default();
         }
     }
 
@@ -82,7 +84,7 @@ impl Acceptor {
         for entry in self.standing.iter() {
             entry.hash(hasher);
         }
-        self.standing.ended_digest(hasher);
+        self.ended.hash(hasher);
         if lens.hints {
             self.turns.hash(hasher);
         }

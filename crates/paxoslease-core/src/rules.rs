@@ -30,6 +30,8 @@ listed! {
         HealCarriesRenewalBallot,
         /// A6: a Release clears exactly its own tenure.
         ReleaseMatchesTenure,
+        /// A8: after the Release of a tenure that is not stored, a late Propose stores nothing.
+        EndedTenureIsNotStored,
         /// A7: reclaiming an entry folds its `promised` into `floor`.
         ReclaimFoldsIntoFloor,
         /// R1: no ballot above the durable ceiling is issued or promised.

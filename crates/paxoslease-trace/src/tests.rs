@@ -16,7 +16,7 @@ const SEEDS: u64 = 100;
 /// Rules that this judge cannot check: those of holders and clients, of whom a node's trace says
 /// nothing; those that the harness breaks; and those of the exhaustive checker, which are nodes
 /// without a record, missing in these worlds, and confirmations of releases.
-const NOT_JUDGED_HERE: [Rule; 12] = [
+const NOT_JUDGED_HERE: [Rule; 13] = [
     Rule::ReleaseDropsBeliefFirst,
     Rule::ReleasedTenureIsNeverUsed,
     Rule::OnlyOwnTenureIsRenewed,
@@ -25,6 +25,8 @@ const NOT_JUDGED_HERE: [Rule; 12] = [
     Rule::RecordlessNodeAsksFirst,
     Rule::RecordlessFloorIsLearnt,
     Rule::ReleaseNeedsMajority,
+    // Without it a free name may be blocked, which breaks no rule that the judge applies.
+    Rule::EndedTenureIsNotStored,
     // No client of these cells has a standing lease.
     Rule::StandFollowsVersion,
     Rule::StandNeedsMajority,

@@ -1,8 +1,8 @@
 //! What must hold from one step of an acceptor to the next, whatever other nodes do.
 
-use paxoslease_core::{Accepted, Ballot, Instant, Message, Request, Shard};
+use paxoslease_core::{Accepted, Ballot, Instant, Message, Request, Shard, Tenure};
 
-use super::{Input, NAMES, NodeStates, name};
+use super::{Input, NAMES, NodeState, NodeStates, name};
 
 /// The rule that a step of an acceptor broke, if any.
 pub(super) fn judge(
@@ -61,6 +61,22 @@ pub(super) fn judge(
         }
     }
     None
+}
+
+/// A8: the tenure that a Propose stored although this acceptor had answered its Release.
+pub(super) fn returned(
+    after: &NodeState,
+    now: Instant,
+    input: Input,
+    nodes: &NodeStates,
+) -> Option<Tenure> {
+    let Input::Deliver { content, .. } = input else { return None };
+    let Message::Request(Request::Propose { name, ballot, .. }) = nodes.content(content) else {
+        return None;
+    };
+    let tenure = after.shard.register(name)?.live(now)?.tenure;
+    let is_back = tenure.ballot() == ballot && after.released.contains(&tenure);
+    is_back.then_some(tenure)
 }
 
 /// Whether a Heal replaced a live lease by one of a higher tenure (A5).

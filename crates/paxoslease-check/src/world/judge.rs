@@ -19,6 +19,8 @@ pub enum Harm {
     /// A client learned that its release is confirmed, but no majority of acceptors received the
     /// Release.
     ReleaseUnconfirmed(String),
+    /// An acceptor stored a tenure after it had confirmed its release (A8).
+    ReleasedReturns(String),
     /// A node issued a ballot that is not above those it had issued.
     BallotReused(String),
     /// A client could not renew the lease that it holds, although all nodes answer.
@@ -33,6 +35,7 @@ impl fmt::Display for Harm {
             Self::TwoHolders(text) => write!(f, "two holders: {text}"),
             Self::FencesOutOfOrder(text) => write!(f, "fences out of order: {text}"),
             Self::ReleaseUnconfirmed(text) => write!(f, "a release confirmed too early: {text}"),
+            Self::ReleasedReturns(text) => write!(f, "a released tenure returned: {text}"),
             Self::LeaseLost(text) => write!(f, "a lease lost: {text}"),
             Self::BallotReused(text) => write!(f, "a ballot reused: {text}"),
             Self::RuleBroken(text) => write!(f, "a rule broken: {text}"),

@@ -9,6 +9,7 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use crate::outbox::{Body, LiveLease, Sighting};
+use crate::protocol::ended::{Ended, EndedTenure};
 use crate::protocol::record::Ceilings;
 use crate::protocol::register::{Accepted, Answer, Register};
 use crate::queueing::turns::Turns;
@@ -80,6 +81,8 @@ pub(crate) struct Acceptor {
     released: VecDeque<ReleasedName>,
     /// How long they are kept; `None` while round trips are unknown.
     reclaim_delay: Option<Duration>,
+    /// Tenures that it must not store (A8, S3).
+    pub(crate) ended: Ended,
     /// The ends of standing leases (S1).
     pub(crate) standing: Entries,
     /// Nodes that were rejected because of a live lease.
@@ -105,6 +108,7 @@ impl Acceptor {
             has_forgotten,
             released: VecDeque::new(),
             reclaim_delay: None,
+            ended: Ended::default(),
             standing: Entries::new(config),
             turns: Turns::default(),
             sweep_next: 0,
@@ -273,6 +277,9 @@ impl Acceptor {
                 let Some(tenure) = Tenure::of(ballot) else {
                     return Err(Refusal::BallotNotSenders);
                 };
+                if self.has_ended(name, tenure) && config.rules.on(Rule::EndedTenureIsNotStored) {
+                    return Ok(Some(self.reject(now, name, ballot)));
+                }
                 let round = RoundRequest { from, name, holder: Some(holder), ballot, heals: false };
                 if !self.turns.is_empty()
                     && let Some(reject) = self.reject_out_of_turn(now, round)
@@ -308,7 +315,7 @@ impl Acceptor {
             Request::Heal { name, tenure, ballot, ttl, holder } => {
                 let round = RoundRequest { from, name, holder: Some(holder), ballot, heals: true };
                 let counted = config.rules.on(Rule::LeaseCeilingCountsRenewals);
-                if self.standing.is_ended(now, tenure) {
+                if self.has_ended(name, tenure) {
                     return Ok(None);
                 }
                 let answer = self.apply(config, now, round, |register, floor| {
@@ -337,7 +344,7 @@ impl Acceptor {
                     self.note_released(now, slot);
                 }
                 if held_in.is_none() || !self.standing.is_empty() {
-                    self.standing.released(config, now, held_in, tenure);
+                    self.note_ended(config, now, name, tenure, held_in);
                 }
                 Ok(Some(Body::Released { tenure, held: held_in.is_some() }))
             }
@@ -353,6 +360,44 @@ impl Acceptor {
                 Ok(Some(Body::Inspected { query, accepted: self.lease(now, name).map(Box::new) }))
             }
         }
+    }
+
+    /// A8, S3: whether this acceptor must not store a tenure.
+    fn has_ended(&self, name: Name<'_>, tenure: Tenure) -> bool {
+        !self.ended.is_empty() && self.ended.contains(self.ended_tenure(name, tenure))
+    }
+
+    /// A8, S3: a tenure was released that was not stored here, or that stood in a slot: a message
+    /// that would store it may be on its way.
+    #[cold]
+    fn note_ended(
+        &mut self,
+        config: &Config,
+        now: Instant,
+        name: Name<'_>,
+        tenure: Tenure,
+        held_in: Option<Slot>,
+    ) {
+        if let Some(slot) = held_in {
+            if self.standing.get(slot, tenure).is_none() {
+                return;
+            }
+            self.standing.replaced(config.rules, slot, None);
+        }
+        let until = now.after(config.cell.max_lease().as_duration());
+        self.ended.insert(now, until, self.ended_tenure(name, tenure));
+    }
+
+    fn ended_tenure(&self, name: Name<'_>, tenure: Tenure) -> EndedTenure {
+        EndedTenure { tenure, name_hash: self.table.hash(name) }
+    }
+
+    /// Rejects a round, and changes nothing.
+    #[cold]
+    fn reject(&self, now: Instant, name: Name<'_>, ballot: Ballot) -> Body {
+        let stored = self.table.find(name).map(|slot| self.table.entry(slot).register);
+        let promised = stored.unwrap_or_default().bar(self.floor);
+        Body::Reject { ballot, promised, accepted: self.sighting(now, name) }
     }
 
     /// S1: sets the end of a lease. Returns what the next version has to reach, and whether the
@@ -549,6 +594,7 @@ impl Acceptor {
         slots_max: u32,
         expired: impl FnMut(&Label, Tenure),
     ) {
+        self.ended.forget_old(now);
         self.sweep_released(config, now, slots_max);
         let looked_at = self.sweep_slots(config, now, slots_max, expired);
         self.owed = self.owed.saturating_sub(looked_at);

@@ -4,16 +4,13 @@
 //! A name has an entry only while its lease stands. All times are in two ordered sets, so that the
 //! next one is found by one comparison and nothing stale is kept.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::rules::{Rule, Rules};
 use crate::storage::Slot;
 use crate::{Ballot, Cell, Config, Instant, Lasts, MemberSet, Standing, Tenure};
-
-/// The most released tenures that are remembered; beyond that, the oldest is forgotten.
-const ENDED_MAX: usize = 1 << 12;
 
 /// The time between two renewals of leases that move to a new set.
 const MOVE_SPACING: Duration = Duration::from_micros(100);
@@ -63,8 +60,6 @@ pub(crate) struct Entries {
     end_next_at: Instant,
     /// The first of `ends` and `renewals`; [`Instant::MAX`] if there is none.
     wake_next_at: Instant,
-    /// Tenures that were released a short time ago, and until when they are not healed.
-    ended: VecDeque<(Instant, Tenure)>,
     /// C10: whether this node has to see every lease stored by the new set.
     is_moving: bool,
     /// C10: the leases whose ends were relayed in this joint epoch, by the versions of the ends.
@@ -79,7 +74,6 @@ impl Default for Entries {
             renewals: BTreeSet::new(),
             end_next_at: Instant::MAX,
             wake_next_at: Instant::MAX,
-            ended: VecDeque::new(),
             is_moving: false,
             relayed: BTreeMap::new(),
         }
@@ -107,17 +101,6 @@ impl Entries {
     #[cfg(feature = "digest")]
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&Slot, &Entry)> {
         self.by_slot.iter()
-    }
-
-    /// Hashes the tenures that are not healed, and until when.
-    #[cfg(feature = "digest")]
-    pub(crate) fn ended_digest(&self, hasher: &mut impl core::hash::Hasher) {
-        core::hash::Hash::hash(&self.ended, hasher);
-    }
-
-    #[cfg(feature = "digest")]
-    pub(crate) fn forget_ended(&mut self) {
-        self.ended.clear();
     }
 
     /// S1: stores an end, unless a newer one is stored. Returns the version that is stored then,
@@ -177,41 +160,6 @@ impl Entries {
         if rules.on(Rule::StandEndsWithTenure) && self.by_slot.get(&slot).is_some_and(is_other) {
             self.remove(slot);
         }
-    }
-
-    /// S3: the tenure was released. If it stood here, or was never stored here, a Heal that is on
-    /// its way must not store it: see [`Self::is_ended`].
-    #[cold]
-    pub(crate) fn released(
-        &mut self,
-        config: &Config,
-        now: Instant,
-        slot: Option<Slot>,
-        tenure: Tenure,
-    ) {
-        let stood = slot.filter(|slot| self.get(*slot, tenure).is_some());
-        if stood.is_none() && slot.is_some() {
-            return;
-        }
-        if let Some(slot) = stood
-            && config.rules.on(Rule::StandEndsWithTenure)
-        {
-            self.remove(slot);
-        }
-        while self.ended.front().is_some_and(|(until, _)| *until <= now)
-            || self.ended.len() >= ENDED_MAX
-        {
-            self.ended.pop_front();
-        }
-        let ended = (now.after(config.cell.max_lease().as_duration()), tenure);
-        if !self.ended.contains(&ended) {
-            self.ended.push_back(ended);
-        }
-    }
-
-    /// Whether a tenure was released within the last M. It is over for good, so no Heal stores it.
-    pub(crate) fn is_ended(&self, now: Instant, tenure: Tenure) -> bool {
-        self.ended.iter().any(|(until, ended)| *ended == tenure && now < *until)
     }
 
     /// Forgets the entry of a slot.

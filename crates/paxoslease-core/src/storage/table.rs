@@ -231,7 +231,7 @@ impl Table {
             + self.spilled_bytes
     }
 
-    fn hash(&self, name: Name<'_>) -> u32 {
+    pub(crate) fn hash(&self, name: Name<'_>) -> u32 {
         self.hash_bytes(name.as_bytes())
     }
 

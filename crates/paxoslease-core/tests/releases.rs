@@ -1,0 +1,107 @@
+//! Releases whose messages overtake others, are lost, or are repeated (A8, P6), and what requests
+//! learn meanwhile (P4, P10).
+
+mod cell;
+
+use core::time::Duration;
+
+use cell::{NAME, NO_WAIT, TTL, TestCell, WAIT, name, node, tenure};
+use paxoslease_core::*;
+
+/// Delivers all letters except those that are lost.
+fn settle_without(cell: &mut TestCell, is_lost: impl Fn(&cell::Letter) -> bool) {
+    while !cell.letters.is_empty() {
+        let letter = cell.letters.remove(0);
+        if !is_lost(&letter) {
+            // A test that checks refusals delivers its letters itself.
+            let _ = cell.deliver(&letter);
+        }
+    }
+}
+
+fn live_without(cell: &mut TestCell, span: Duration, is_lost: impl Fn(&cell::Letter) -> bool) {
+    for _ in 0..span.as_millis() / 10 {
+        cell.pass(Duration::from_millis(10));
+        settle_without(cell, &is_lost);
+    }
+}
+
+fn is_with(letter: &cell::Letter, id: u16) -> bool {
+    letter.from == node(id) || letter.to == node(id)
+}
+
+fn joint(cell: &mut TestCell, old: &[u16], new: &[u16]) {
+    let ids = |set: &[u16]| -> Vec<NodeId> { set.iter().map(|id| node(*id)).collect() };
+    let (old, new) = (ids(old), ids(new));
+    let now = cell.now;
+    for shard in &mut cell.shards {
+        let sets = Sets { old: &old, new: &new };
+        let next = shard.config().cell.in_epoch(1, 0, sets).expect("valid");
+        shard.adopt(now, next, Ballot::ZERO);
+    }
+    cell.collect();
+    cell.settle();
+}
+
+/// A8. The client of a grant through node 1 releases through node 2, and node 3 gets that Release
+/// before the Propose. Then node 2 dies: the name is free, so nodes 1 and 3 grant it.
+#[test]
+fn a_release_that_overtakes_its_propose_leaves_the_name_free() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire_for(1, 1, NO_WAIT, TTL);
+    let late = cell.take(|letter| letter.to == node(3));
+    cell.settle();
+    let held = cell.granted(1).expect("a majority accepted");
+    cell.release(2, 2, held);
+    cell.settle();
+    assert!(matches!(cell.answers(2)[..], [Event::Released { held: true, confirmed: true, .. }]));
+    for letter in late {
+        cell.deliver(&letter).expect("a late message is normal");
+    }
+    assert_eq!(cell.live(3), None, "it has confirmed the release");
+    settle_without(&mut cell, |letter| is_with(letter, 2));
+    cell.acquire_for(3, 3, NO_WAIT, TTL);
+    live_without(&mut cell, Duration::from_secs(2), |letter| is_with(letter, 2));
+    assert!(cell.granted(3).is_some(), "{:?}", cell.answers(3));
+}
+
+/// A8 in a joint epoch: the Release overtakes the Heal of the second step.
+#[test]
+fn a_release_that_overtakes_the_second_step_leaves_the_name_free() {
+    let mut cell = TestCell::new(1, 4);
+    joint(&mut cell, &[1], &[2, 3, 4]);
+    cell.acquire_for(5, 1, NO_WAIT, TTL);
+    let mut late = Vec::new();
+    while !cell.letters.is_empty() {
+        late.extend(cell.take(|letter| letter.to == node(4)));
+        let letter = cell.letters.remove(0);
+        let _ = cell.deliver(&letter);
+        late.extend(cell.take(|letter| letter.to == node(4)));
+    }
+    assert!(late.iter().any(|letter| letter.kind() == "Heal"), "{late:?}");
+    let held = cell.granted(1).expect("both sets have majorities");
+    cell.release(1, 2, held);
+    cell.settle();
+    for letter in late {
+        let _ = cell.deliver(&letter);
+    }
+    cell.settle();
+    assert!([1, 2, 3, 4].into_iter().all(|id| cell.live(id).is_none()));
+}
+
+/// Clients make fences up. Who may release one name must not end the tenures of another.
+#[test]
+fn an_invented_release_of_one_name_refuses_no_other() {
+    let mut cell = TestCell::new(3, 0);
+    for counter in 1..10 {
+        let tenure = tenure(counter, 1);
+        let message = Request::Release { name: name("other"), tenure };
+        for id in 1..=3 {
+            cell.tell(id, 2, Message::Request(message)).expect("normal input");
+        }
+    }
+    cell.letters.clear();
+    cell.acquire_for(1, 1, NO_WAIT, TTL);
+    cell.settle();
+    assert!(cell.granted(1).is_some(), "{:?}", cell.answers(1));
+}
