@@ -105,3 +105,26 @@ fn an_invented_release_of_one_name_refuses_no_other() {
     cell.settle();
     assert!(cell.granted(1).is_some(), "{:?}", cell.answers(1));
 }
+
+/// P4. This node's acceptor has a tenure that no majority has, the others have the one that is
+/// held. The first two refusals differ, so the third decides.
+#[test]
+fn a_request_is_denied_although_its_own_acceptor_stores_another_tenure() {
+    let mut cell = TestCell::new(3, 0);
+    let left = Request::Propose {
+        name: name(NAME),
+        ballot: Ballot::new(1, node(2)),
+        ttl: cell::ttl(WAIT),
+        holder: Holder::NONE,
+    };
+    cell.tell(1, 2, Message::Request(left)).expect("accepted");
+    cell.letters.clear();
+    cell.acquire_for(3, 1, NO_WAIT, WAIT);
+    cell.settle();
+    let held = cell.granted(1).expect("nodes 2 and 3 accepted");
+    cell.acquire_for(1, 2, NO_WAIT, TTL);
+    cell.settle();
+    let answers = cell.answers(2);
+    let [Event::Denied { by, .. }] = answers[..] else { panic!("{answers:?}") };
+    assert_eq!(by.tenure, held);
+}

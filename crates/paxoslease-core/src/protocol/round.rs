@@ -208,8 +208,9 @@ impl Round {
     }
 
     /// A fresh round is lost once an acceptor refused, a majority is impossible, and the answers
-    /// suffice to tell a holder from a split vote. Giving up early is always safe (P4). A renewal
-    /// also waits for silent acceptors, because they may store its tenure.
+    /// suffice to tell a holder from a split vote: refusals that name different tenures do not.
+    /// Giving up early is always safe (P4). A renewal also waits for silent acceptors, because they
+    /// may store its tenure.
     pub(crate) fn verdict(&self, cell: &Cell, silent: MemberSet) -> Step {
         let (everyone, quorum) = (cell.old_set(), cell.quorum());
         let answered = self.refused.with(self.accepted).with(self.open);
@@ -222,8 +223,9 @@ impl Round {
             }
         };
         let is_impossible = everyone.without(self.refused).without(silent).len() < quorum;
+        let is_told = !self.reports_differ() || self.held_by(cell).is_some();
         let is_conclusive =
-            self.refused.len() >= quorum || answered.with(silent).contains(everyone);
+            self.refused.len() >= quorum && is_told || answered.with(silent).contains(everyone);
         let lost = match self.phase {
             Phase::Preparing | Phase::Proposing => is_impossible && is_conclusive,
             Phase::Renewing => is_impossible,
@@ -261,6 +263,12 @@ impl Round {
         if tenure != self.tenure && !self.reports.iter().any(|report| report.member == member) {
             self.reports.push(Report { member, tenure, free_at });
         }
+    }
+
+    /// Whether acceptors reported more than one tenure.
+    fn reports_differ(&self) -> bool {
+        let first = self.reports.first().map(|report| report.tenure);
+        self.reports.iter().any(|report| Some(report.tenure) != first)
     }
 
     /// P4: the holder, if a majority reported one and the same tenure.
