@@ -284,7 +284,8 @@ pub enum Event {
     Released {
         /// The release that this answers.
         token: Token,
-        /// Whether the lease was live at any acceptor that confirmed.
+        /// Whether a majority still stored the lease. If answers to the first Release were lost and
+        /// the other answers do not decide, it counts as held.
         held: bool,
         /// Whether a majority confirmed. If not, the wait for confirmations has ended.
         confirmed: bool,

@@ -128,3 +128,74 @@ fn a_request_is_denied_although_its_own_acceptor_stores_another_tenure() {
     let [Event::Denied { by, .. }] = answers[..] else { panic!("{answers:?}") };
     assert_eq!(by.tenure, held);
 }
+
+/// P6. All acceptors release the tenure, the answers are lost with a connection, and the repetition
+/// finds nothing to release.
+#[test]
+fn a_release_whose_answers_were_lost_was_held() {
+    for via in [1, 4] {
+        let mut cell = TestCell::new(3, 1);
+        cell.acquire_for(via, 1, NO_WAIT, TTL);
+        cell.settle();
+        let held = cell.granted(1).expect("free");
+        cell.release(via, 2, held);
+        for letter in cell.take(|letter| letter.to != node(via)) {
+            cell.deliver(&letter).expect("normal input");
+        }
+        cell.letters.clear();
+        live_without(&mut cell, Duration::from_secs(3), |_| false);
+        let answers = cell.answers(2);
+        assert!(
+            matches!(answers[..], [Event::Released { held: true, confirmed: true, .. }]),
+            "through {via}: {answers:?}"
+        );
+        // A second release of the same tenure ended nothing.
+        cell.release(via, 3, held);
+        live_without(&mut cell, Duration::from_secs(3), |_| false);
+        let answers = cell.answers(3);
+        assert!(
+            matches!(answers[..], [Event::Released { held: false, confirmed: true, .. }]),
+            "through {via}: {answers:?}"
+        );
+    }
+}
+
+/// J3. The members change before the answers to a Release arrive.
+#[test]
+fn a_release_that_an_epoch_interrupts_was_held() {
+    let mut cell = TestCell::new(3, 1);
+    cell.acquire_for(4, 1, NO_WAIT, TTL);
+    cell.settle();
+    let held = cell.granted(1).expect("free");
+    cell.release(4, 2, held);
+    for letter in cell.take(|letter| letter.to != node(4)) {
+        cell.deliver(&letter).expect("normal input");
+    }
+    cell.letters.clear();
+    joint(&mut cell, &[1, 2, 3], &[1, 2, 3, 4]);
+    let answers = cell.answers(2);
+    assert!(
+        matches!(answers[..], [Event::Released { held: true, confirmed: true, .. }]),
+        "{answers:?}"
+    );
+}
+
+/// P6. The first answers are lost, and one member cannot be reached. The repetition finds nothing at
+/// the two others, but the third still stores the tenure.
+#[test]
+fn a_release_whose_answers_were_lost_still_reaches_the_last_acceptor() {
+    let mut cell = TestCell::new(3, 1);
+    cell.acquire_for(4, 1, NO_WAIT, WAIT);
+    cell.settle();
+    let held = cell.granted(1).expect("free");
+    cell.release(4, 2, held);
+    for letter in cell.take(|letter| letter.to == node(1) || letter.to == node(2)) {
+        cell.deliver(&letter).expect("normal input");
+    }
+    cell.letters.clear();
+    live_without(&mut cell, Duration::from_secs(3), |letter| is_with(letter, 3));
+    assert!(matches!(cell.answers(2)[..], [Event::Released { held: true, confirmed: true, .. }]));
+    assert_eq!(cell.live(3), Some(held));
+    live_without(&mut cell, Duration::from_secs(3), |_| false);
+    assert_eq!(cell.live(3), None);
+}

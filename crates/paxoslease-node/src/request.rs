@@ -301,7 +301,7 @@ pub enum Answer {
     NotHeld,
     /// A release has ended.
     Released {
-        /// Whether any acceptor still had the lease.
+        /// Whether a majority still had the lease, or may have had it: answers were lost.
         held: bool,
         /// Whether a majority confirmed. If not, the lease ends with its ttl.
         confirmed: bool,

@@ -32,6 +32,9 @@ pub(super) struct Releasing {
     confirmed: MemberSet,
     /// Those among them that had stored it.
     held_by: MemberSet,
+    /// Acceptors that were asked again. If such an acceptor did not store the tenure, it may have
+    /// released it when it was asked first, and its answer was lost.
+    asked_again: MemberSet,
     /// By then the callers are answered.
     answer_by: Instant,
     /// From then on no acceptor can store the tenure.
@@ -156,7 +159,11 @@ impl Proposer {
             self.releases.iter().map(|(tenure, releasing)| (*tenure, releasing.clone())).collect();
         releases.sort_unstable_by_key(|(tenure, _)| *tenure);
         for (_, releasing) in &mut releases {
-            releasing.confirmed = place(releasing.confirmed);
+            for set in
+                [&mut releasing.confirmed, &mut releasing.held_by, &mut releasing.asked_again]
+            {
+                *set = place(*set);
+            }
         }
         core::hash::Hash::hash(&releases, hasher);
         for (tenure, members) in &self.healed {
@@ -213,8 +220,8 @@ impl Proposer {
         // If a majority confirmed and never stored the tenure, it has no holder: a client made it
         // up, or it was released before.
         let is_over = self.releases.get(&tenure).is_none_or(|releasing| {
-            let never_held = releasing.held_by.is_empty();
-            now >= releasing.over_at || never_held && is_confirmed
+            let was_held = releasing.may_be_held(env.cell());
+            now >= releasing.over_at || !was_held && is_confirmed
         });
         let is_kept = !missing.is_empty() && !is_over && unconfirmed_count < UNCONFIRMED_MAX;
         if answered && !is_kept {
@@ -245,7 +252,7 @@ impl Proposer {
     }
 
     /// These acceptors are connected again, and may have missed releases.
-    pub(super) fn resend_releases(&self, env: &mut Env<'_>, back: MemberSet) {
+    pub(super) fn resend_releases(&mut self, env: &mut Env<'_>, back: MemberSet) {
         let mut tenures: Vec<Tenure> = self.releases.keys().copied().collect();
         tenures.sort_unstable();
         for tenure in tenures {
@@ -259,15 +266,17 @@ impl Proposer {
         for releasing in self.releases.values_mut() {
             releasing.confirmed = MemberSet::EMPTY;
             releasing.held_by = before.moved(releasing.held_by, env.cell());
+            releasing.asked_again = env.cell().everyone();
         }
         self.resend_releases(env, env.cell().everyone());
     }
 
-    fn resend_release(&self, env: &mut Env<'_>, tenure: Tenure, members: MemberSet) {
+    fn resend_release(&mut self, env: &mut Env<'_>, tenure: Tenure, members: MemberSet) {
         let members = members.without(self.silent);
-        if let Some(releasing) = self.releases.get(&tenure)
+        if let Some(releasing) = self.releases.get_mut(&tenure)
             && !members.is_empty()
         {
+            releasing.asked_again = releasing.asked_again.with(members);
             env.send(members, Body::Release { label: releasing.label.clone(), tenure });
         }
     }
@@ -275,9 +284,18 @@ impl Proposer {
 
 impl Releasing {
     fn new(token: Option<Token>, label: Label, answer_by: Instant, over_at: Instant) -> Self {
-        let (also, confirmed, check_at) = (Vec::new(), MemberSet::EMPTY, Instant::ZERO);
-        let (held_by, answered) = (MemberSet::EMPTY, false);
-        Self { label, token, also, confirmed, held_by, answer_by, over_at, check_at, answered }
+        Self {
+            label,
+            token,
+            also: Vec::new(),
+            confirmed: MemberSet::EMPTY,
+            held_by: MemberSet::EMPTY,
+            asked_again: MemberSet::EMPTY,
+            answer_by,
+            over_at,
+            check_at: Instant::ZERO,
+            answered: false,
+        }
     }
 
     /// Whether a majority stored the tenure, if the answers so far tell. In a joint epoch the old
@@ -285,12 +303,19 @@ impl Releasing {
     fn is_held(&self, cell: &Cell) -> Option<bool> {
         let (old_set, quorum) = (cell.old_set(), cell.quorum());
         let held = self.held_by.within(old_set);
-        let not_held = self.confirmed.without(self.held_by).within(old_set);
+        let not_held = self.confirmed.without(self.held_by).without(self.asked_again);
+        let not_held = not_held.within(old_set);
         match (held.len() >= quorum, not_held.len() >= quorum) {
             (true, _) => Some(true),
             (_, true) => Some(false),
             (false, false) => None,
         }
+    }
+
+    /// Whether some acceptor stored the tenure, or may have stored it when it was asked first.
+    fn may_be_held(&self, cell: &Cell) -> bool {
+        let is_doubtful = self.confirmed.within(self.asked_again).within(cell.old_set());
+        !self.held_by.with(is_doubtful).is_empty()
     }
 
     /// Answers every caller, once. Only the first of them ended the tenure. Returns how many open
@@ -300,7 +325,7 @@ impl Releasing {
             return 0;
         }
         self.answered = true;
-        let mut held = self.is_held(env.cell()).unwrap_or(!self.held_by.is_empty());
+        let mut held = self.is_held(env.cell()).unwrap_or(self.may_be_held(env.cell()));
         let open = 1 + self.also.len();
         for token in self.token.take().into_iter().chain(self.also.drain(..)) {
             env.out.emit(Event::Released { token, held, confirmed });
