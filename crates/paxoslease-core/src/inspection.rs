@@ -75,8 +75,8 @@ impl Inspection {
         is_free.then_some(None)
     }
 
-    /// All acceptors that can answer did, and the rest could decide either way: what they answered
-    /// may be over by now, so they are asked anew.
+    /// A majority answered, and the rest could decide either way. What they answered may be over by
+    /// now, so they are asked anew.
     fn begin_anew(&mut self) {
         (self.answered, self.free) = (MemberSet::EMPTY, MemberSet::EMPTY);
         self.held.clear();
@@ -138,8 +138,9 @@ impl Proposer {
         queries
     }
 
-    /// Repeats the Inspect to the acceptors that have not answered, until the deadline. If all that
-    /// can be reached have answered, they are asked anew.
+    /// Repeats the Inspect to the acceptors that have not answered, until the deadline. If a
+    /// majority has answered, all are asked anew: the others may be connected and never answer, as
+    /// in quarantine.
     pub(crate) fn inspection_timed_out(&mut self, env: &mut Env<'_>, now: Instant, query: u64) {
         let reachable = env.cell().old_set().without(self.silent);
         let Some(inspection) = self.inspections.get_mut(&query) else { return };
@@ -148,7 +149,7 @@ impl Proposer {
             self.inspections.remove(&query);
             return env.out.emit(Event::NoQuorum { token });
         }
-        if inspection.answered.contains(reachable) {
+        if env.cell().is_confirmed_by(inspection.answered) {
             inspection.begin_anew();
         }
         let again_at = now.after(self.pause_since(env.config, now, started_at));

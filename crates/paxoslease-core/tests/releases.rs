@@ -199,3 +199,33 @@ fn a_release_whose_answers_were_lost_still_reaches_the_last_acceptor() {
     live_without(&mut cell, Duration::from_secs(3), |_| false);
     assert_eq!(cell.live(3), None);
 }
+
+/// P10. Node 3 is connected, and is in quarantine, so it answers nothing. Nodes 1 and 2 disagree for
+/// a moment.
+#[test]
+fn an_inspection_is_asked_anew_while_a_member_is_in_quarantine() {
+    let mut cell = TestCell::started(3, 0, |_| {}, Start::NewCell { counter: 0, disk: true });
+    cell.collect();
+    cell.write_records();
+    cell.acquire_for(1, 1, NO_WAIT, WAIT);
+    for _ in 0..3 {
+        cell.write_records();
+        cell.settle();
+    }
+    let held = cell.granted(1).expect("free");
+    cell.crash(3);
+    let now = cell.now;
+    assert!(!cell.shard(3).quarantine_remaining(now).is_zero());
+    // The Release has reached node 1 only, when node 1 asks.
+    cell.release(1, 2, held);
+    let late = cell.take(|_| true);
+    cell.shard(1).inspect(now, Token(3), name(NAME)).expect("in bounds");
+    cell.collect();
+    cell.settle();
+    assert!(cell.answers(3).is_empty(), "{:?}", cell.answers(3));
+    for letter in late {
+        let _ = cell.deliver(&letter);
+    }
+    live_without(&mut cell, Duration::from_millis(500), |_| false);
+    assert!(matches!(cell.answers(3)[..], [Event::Inspected { accepted: None, .. }]));
+}
