@@ -240,6 +240,16 @@ impl Scene {
                 let is_renewed = matches!(renewed, Answer::Renewed { .. });
                 return if is_renewed { "renewed".to_owned() } else { format!("{renewed:?}") };
             }
+            ["releases", "for", holder] => {
+                let fence = self.leases[&self::host(holder)].fence();
+                let remote = self.cell.node(host).remote();
+                let released = self.cell.run(host, async move {
+                    let lease = Name::new(MASTER).expect("a name").into();
+                    remote.ask(Request::Release { lease, fence }).await
+                });
+                let Answer::Released { held, confirmed } = released else { panic!("{released:?}") };
+                return format!("held: {held}, confirmed: {confirmed}");
+            }
             ["misses", peer, "within", bound] => {
                 let (node, id) = (self.cell.node(host), self::host(peer) as u16 + 1);
                 let seen = || {
