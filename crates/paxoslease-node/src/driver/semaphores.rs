@@ -153,7 +153,9 @@ impl Driver {
         }
         let acquire = &self.semaphores.acquires[slot];
         match &acquire.held {
-            _ if now < acquire.wait_until => self.wait_for_permits(now, slot),
+            // Its wait may be over by now. All the same only a round denies it, not a permit that
+            // looked held here.
+            _ if acquire.asked_at < acquire.wait_until => self.wait_for_permits(now, slot),
             Some(held) => {
                 let held = Answer::Held(held.clone());
                 self.permit_decided(now, slot, held);

@@ -94,6 +94,30 @@ fn a_permit_is_free_again_when_its_holder_dies() {
     assert!(held[1].is_held());
 }
 
+/// Node 2 missed the grant of one permit and the release of the other. The permit that looks free
+/// there takes a round, which lasts longer than the wait.
+#[test]
+fn a_permit_that_only_looks_held_is_granted_after_the_wait() {
+    let trip = Duration::from_millis(50);
+    let conditions = Conditions { delay: (trip / 2, trip / 2), ..Conditions::PERFECT };
+    let mut cell = cell_in(&setup(86), conditions);
+    let take = |cell: &mut Simulation, host: usize, wait: Duration| {
+        let node = cell.node(host);
+        let permit = async move { node.acquire("gpu", TTL * 2).permits(2).wait(wait).await };
+        cell.run(host, permit)
+    };
+    let freed = take(&mut cell, 0, trip).expect("granted");
+    cell.run_for(trip);
+    cell.world.network.swallowed.insert((0, 1));
+    let kept = take(&mut cell, 0, trip).expect("granted");
+    let name = freed.name().to_owned();
+    cell.run(0, freed.release()).expect("confirmed");
+    cell.heal();
+    let granted = take(&mut cell, 1, trip / 2).expect("it is free");
+    assert_eq!(granted.name(), name);
+    assert_ne!(kept.name(), name);
+}
+
 #[test]
 fn a_waiter_gets_one_permit_and_waits_for_no_other() {
     for freed in [1, 2] {

@@ -63,6 +63,14 @@ fn no_fault_breaks_a_promise_or_makes_a_user_wait_for_ever() {
     assert!(reports.iter().map(standing).sum::<u64>() > runs / 2);
 }
 
+/// In both, a hint of one acceptor denied a permit that was free.
+#[test]
+fn seeds_that_once_broke_a_promise_break_none() {
+    for seed in [141, 9_000_371] {
+        assert!(run(seed, &Options::default()).violations.is_empty(), "{}", explain(seed));
+    }
+}
+
 #[test]
 fn the_same_seed_is_the_same_world() {
     let traced = |seed| {
