@@ -67,7 +67,7 @@ fn a_release_that_overtakes_its_propose_leaves_the_name_free() {
 
 /// A8 in a joint epoch: the Release overtakes the Heal of the second step.
 #[test]
-fn a_release_that_overtakes_the_second_step_leaves_the_name_free() {
+fn a_release_that_overtakes_a_heal_leaves_the_name_free() {
     let mut cell = TestCell::new(1, 4);
     joint(&mut cell, &[1], &[2, 3, 4]);
     cell.acquire_for(5, 1, NO_WAIT, TTL);
@@ -109,7 +109,7 @@ fn an_invented_release_of_one_name_refuses_no_other() {
 /// P4. This node's acceptor has a tenure that no majority has, the others have the one that is
 /// held. The first two refusals differ, so the third decides.
 #[test]
-fn a_request_is_denied_although_its_own_acceptor_stores_another_tenure() {
+fn a_request_is_denied_although_its_own_acceptor_differs() {
     let mut cell = TestCell::new(3, 0);
     let left = Request::Propose {
         name: name(NAME),
@@ -180,10 +180,10 @@ fn a_release_that_an_epoch_interrupts_was_held() {
     );
 }
 
-/// P6. The first answers are lost, and one member cannot be reached. The repetition finds nothing at
-/// the two others, but the third still stores the tenure.
+/// P6. The first answers are lost, and one member cannot be reached. The repetition finds nothing
+/// at the two others, but the third still stores the tenure.
 #[test]
-fn a_release_whose_answers_were_lost_still_reaches_the_last_acceptor() {
+fn a_release_with_lost_answers_reaches_the_last_acceptor() {
     let mut cell = TestCell::new(3, 1);
     cell.acquire_for(4, 1, NO_WAIT, WAIT);
     cell.settle();
@@ -200,8 +200,8 @@ fn a_release_whose_answers_were_lost_still_reaches_the_last_acceptor() {
     assert_eq!(cell.live(3), None);
 }
 
-/// P10. Node 3 is connected, and is in quarantine, so it answers nothing. Nodes 1 and 2 disagree for
-/// a moment.
+/// P10. Node 3 is connected, and is in quarantine, so it answers nothing. Nodes 1 and 2 disagree
+/// for a moment.
 #[test]
 fn an_inspection_is_asked_anew_while_a_member_is_in_quarantine() {
     let mut cell = TestCell::started(3, 0, |_| {}, Start::NewCell { counter: 0, disk: true });
@@ -228,4 +228,27 @@ fn an_inspection_is_asked_anew_while_a_member_is_in_quarantine() {
     }
     live_without(&mut cell, Duration::from_millis(500), |_| false);
     assert!(matches!(cell.answers(3)[..], [Event::Inspected { accepted: None, .. }]));
+}
+
+/// Section 7. The nodes that waited are gone, and the name is reserved for them. Node 4 only
+/// proposes, so it does not know that.
+#[test]
+fn a_reservation_is_over_before_a_request_is_given_up() {
+    let mut cell = TestCell::new(3, 4);
+    for id in 1..=7 {
+        cell.shard(id).set_turn_trip(Duration::from_millis(250));
+    }
+    cell.acquire_for(1, 1, NO_WAIT, WAIT);
+    cell.settle();
+    let held = cell.granted(1).expect("free");
+    for id in 5..=7 {
+        cell.acquire_for(id, u64::from(id), WAIT, TTL);
+    }
+    cell.settle();
+    let is_gone = |letter: &cell::Letter| (5..=7).any(|id| is_with(letter, id));
+    cell.release(1, 2, held);
+    settle_without(&mut cell, is_gone);
+    cell.acquire_for(4, 3, NO_WAIT, TTL);
+    live_without(&mut cell, Duration::from_secs(4), is_gone);
+    assert!(cell.granted(3).is_some(), "{:?}", cell.answers(3));
 }

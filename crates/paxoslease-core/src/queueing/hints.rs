@@ -109,7 +109,8 @@ impl Shard {
                 let waits_here = self.proposer.has_waiters(name).then_some(self.config.node);
                 let turn_span = self.proposer.turn_span(&self.config);
                 let Some(slot) = acceptor.table().find(name) else { return Vec::new() };
-                acceptor.turns.on_freed(now, slot, from, waits_here, turn_span)
+                let request_timeout = self.config.request_timeout;
+                acceptor.turns.on_freed(now, slot, from, waits_here, turn_span, request_timeout)
             }
             _ => Vec::new(),
         }

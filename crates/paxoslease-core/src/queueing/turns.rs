@@ -77,7 +77,8 @@ impl Turns {
     /// `from` may want the name again, and goes to the end, even if another client of it was
     /// rejected meanwhile; where no other node waits, the queue is dropped. A node that waits at
     /// this acceptor gets a place for the next time, even if only other acceptors rejected it. The
-    /// name is reserved for twice `turn_span` per node.
+    /// name is reserved for twice `turn_span` per node, and for at most three quarters of
+    /// `request_timeout`: no request is answered "no quorum" because of that.
     pub(crate) fn on_freed(
         &mut self,
         now: Instant,
@@ -85,6 +86,7 @@ impl Turns {
         from: NodeId,
         waits_here: Option<NodeId>,
         turn_span: Duration,
+        request_timeout: Duration,
     ) -> Vec<NodeId> {
         let Some(queue) = self.by_slot.get_mut(&slot) else { return Vec::new() };
         if queue.only_has(from) {
@@ -104,8 +106,9 @@ impl Turns {
             }
         }
         let count = u32::try_from(turns.len()).unwrap_or(u32::MAX);
-        let span = turn_span.saturating_mul(2).saturating_mul(count).min(RESERVED_MAX);
-        queue.reserved_until = now.after(span);
+        let span = turn_span.saturating_mul(2).saturating_mul(count);
+        let span_max = RESERVED_MAX.min(request_timeout * 3 / 4);
+        queue.reserved_until = now.after(span.min(span_max));
         queue.reserved_for.clone_from(&turns);
         for node in waits_here.into_iter().chain([from]) {
             queue.enqueue(node, queue.last());
