@@ -138,6 +138,7 @@ impl Shard {
         let mut shard = Self::new(config, counter, ceilings, over_at, has_forgotten);
         if asks_first {
             shard.proposer.hold_ballots(Instant::MAX);
+            shard.proposer.draw_first_ballot();
         } else if has_forgotten {
             shard.proposer.hold_ballots(over_at);
         }

@@ -497,6 +497,31 @@ fn a_node_without_a_record_hears_the_members_of_its_epoch() {
 
 /// C10: node 2 answered a Stand of the client, before the lease was renewed in this epoch.
 #[test]
+/// R5: a ballot that only a minority accepted is above every counter that the others tell. A node
+/// without its folder would use it again.
+#[test]
+fn a_node_that_asks_first_begins_at_a_random_ballot() {
+    let first_ballots: Vec<u64> = (1..=8)
+        .map(|seed| {
+            let mut cell = TestCell::new(3, 1);
+            let now = cell.now;
+            let config = Config { asks_first: true, seed, ..cell.shard(4).config().clone() };
+            let start = Start::NewCell { counter: 0, disk: false };
+            *cell.shard(4) = Shard::start(config, now, start);
+            for id in 1..=3 {
+                cell.shard(4).observe_counter(100).expect("below the bound");
+                cell.shard(4).heard_counter(node(id), true);
+            }
+            cell.acquire_for(4, 1, NO_WAIT, TTL);
+            cell.settle();
+            cell.granted(1).expect("the name is free").ballot().counter()
+        })
+        .collect();
+    let spread: std::collections::BTreeSet<u64> = first_ballots.iter().copied().collect();
+    assert_eq!(spread.len(), first_ballots.len(), "{first_ballots:?}");
+    assert!(spread.iter().all(|counter| (101..101 + BALLOT_BLOCK).contains(counter)));
+}
+
 fn an_end_in_an_undated_record_has_not_moved() {
     let mut cell = TestCell::new(3, 1);
     cell.acquire_for(1, 1, NO_WAIT, TTL);

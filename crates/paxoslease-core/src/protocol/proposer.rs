@@ -18,7 +18,7 @@ use hashbrown::HashMap;
 use crate::cell::PLACES_MAX;
 use crate::inspection::Inspection;
 use crate::outbox::{Body, Outbox, Sighting, To};
-use crate::protocol::record::Ceilings;
+use crate::protocol::record::{BALLOT_BLOCK, Ceilings};
 use crate::protocol::round::{Phase, Round, Step};
 use crate::queueing::contender::{ContenderId, Contenders, Wake};
 use crate::rng::Rng;
@@ -112,7 +112,13 @@ struct BallotHold {
     heard: BTreeSet<NodeId>,
     /// Whether enough members of this epoch told theirs.
     is_over: bool,
+    /// How far above these counters the first ballot is.
+    jump: u64,
 }
+
+/// R5: a node that is no member draws its first ballot from this many: half a block, for which the
+/// record of a node with a disk has room.
+const FIRST_BALLOT_SPREAD: u64 = BALLOT_BLOCK / 2;
 
 /// A1: no honest peer sends a counter above this, unless wall clocks are far apart.
 pub(crate) fn refused_above(counter_bound: u64) -> u64 {
@@ -238,7 +244,16 @@ impl Proposer {
     /// R5: issues no ballot until enough members told their counters, or until this time.
     pub(crate) fn hold_ballots(&mut self, until: Instant) {
         let heard = BTreeSet::new();
-        self.ballot_hold = Some(BallotHold { until, heard, is_over: false });
+        self.ballot_hold = Some(BallotHold { until, heard, is_over: false, jump: 0 });
+    }
+
+    /// R5: a ballot of its past that only a minority accepted may be above every counter that is
+    /// told, so the first ballot is a random one. A member without a disk must not do this: it
+    /// begins at the wall clock, and after a restart would be below its own promises.
+    pub(crate) fn draw_first_ballot(&mut self) {
+        if let Some(hold) = &mut self.ballot_hold {
+            hold.jump = self.rng.bits() % FIRST_BALLOT_SPREAD;
+        }
     }
 
     /// R5: the members of a new epoch have to be heard. For a node that became a member, the floor
@@ -282,6 +297,7 @@ impl Proposer {
             }
             if let Some(hold) = &mut self.ballot_hold {
                 hold.is_over = true;
+                self.counter += core::mem::take(&mut hold.jump);
             }
         }
         let counter = self.counter + 1;
