@@ -126,7 +126,8 @@ impl Voids {
         if !rules.on(Rule::AdoptionKeepsRecords) {
             return Self::Everything;
         }
-        let Some(own) = after.member(config.node) else { return Self::Nothing };
+        // C9: a removed node votes no more, and no reader takes its records for leases.
+        let Some(own) = after.member(config.node) else { return Self::Everything };
         let is_newcomer = !after.old_set().contains(own);
         if is_newcomer && rules.on(Rule::NewcomerForgetsRecords) {
             return Self::Everything;

@@ -306,6 +306,7 @@ fn a_restarted_member_waits_for_its_standing_leases() {
     assert!(cell.restart(1, Duration::from_secs(1)));
     assert_eq!(cell.shard(1).standing_left(), 1, "node 2 has heard nothing");
     for _ in 0..50 {
+    assert_eq!(cell.live(1), None, "and shows no lease");
         live(&mut cell, Duration::from_millis(100));
         cell.write_records();
     }
