@@ -309,6 +309,27 @@ fn standing_leases_hold_up_the_end() {
     assert_eq!(cell.epochs(), [3, 3, 3, 3, 0]);
 }
 
+/// C10: the coordinator has seen all of its own leases stored by the new set, and this voter has
+/// not.
+#[test]
+fn a_voter_with_standing_leases_left_refuses_the_end() {
+    let mut cell = Cell::founded();
+    cell.view.standing_leases_left = 1;
+    cell.begin(1, 1, Change::Begin(members(&[1, 2, 4]))).expect("possible");
+    cell.run(Duration::from_secs(30));
+    let (now, view) = (cell.now, cell.view.clone());
+    let coordinator = cell.node(1).decider.own();
+    let n = DecisionNumber { counter: 1 << 20, node: coordinator.0, birth: coordinator.1 };
+    let voter = &mut cell.node(2).decider;
+    let value = voter.configuration().after(&Change::End, Ballot::above_counter(7));
+    let value = value.expect("a joint epoch ends");
+    let accept = MembershipMessage::ConfAccept { epoch: value.epoch(), n, value };
+    voter.handle_message(now, coordinator, accept, &view);
+    let sent: Vec<_> = core::iter::from_fn(|| voter.poll_transmit()).collect();
+    let [(_, MembershipMessage::ConfReject { wait, .. })] = &sent[..] else { panic!("{sent:?}") };
+    assert!(!wait.is_zero());
+}
+
 #[test]
 fn a_member_that_lost_its_disk_does_not_vote() {
     let mut cell = Cell::founded();
