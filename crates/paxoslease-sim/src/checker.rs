@@ -19,7 +19,8 @@ use crate::trace::TrueTime;
 pub enum Check {
     /// At most one client holds a name at any true instant.
     OneHolder = 1,
-    /// A majority of acceptors stores every belief until its end, not counting restarts since.
+    /// A majority of the members stores every belief until its end, not counting restarts since.
+    /// In a joint epoch, the members are those of the old set.
     BeliefIsBacked = 1 << 1,
     /// An acceptor's promise never falls while the acceptor runs.
     PromisesKept = 1 << 2,
@@ -33,7 +34,7 @@ pub enum Check {
     BallotsAreFresh = 1 << 6,
     /// No acceptor answers while a lease that it forgot could be live.
     SilentAfterCrash = 1 << 7,
-    /// A grant was accepted by a majority.
+    /// A grant was accepted by a majority of the members of some epoch.
     GrantHasMajority = 1 << 8,
     /// After all faults have ended, every client makes progress.
     Progress = 1 << 9,
@@ -110,6 +111,9 @@ pub struct Claim {
     pub since: TrueTime,
     /// When the belief ends, unless it is renewed.
     pub until: TrueTime,
+    /// Whether a majority has to store the lease until the belief ends. The records of a standing
+    /// lease may end before that while its members change.
+    pub is_backed: bool,
 }
 
 /// What an acceptor stores, in true time.
@@ -167,7 +171,8 @@ const VIOLATIONS_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub struct Checker {
     checks: Checks,
-    members: u16,
+    /// The members of each epoch, as sets of bits.
+    sets: Vec<u64>,
     names: Vec<NameFacts>,
     nodes: Vec<NodeFacts>,
     violations: Vec<Violation>,
@@ -181,7 +186,7 @@ impl Checker {
         let stored = vec![Stored::default(); names];
         Self {
             checks,
-            members,
+            sets: vec![(1 << members) - 1],
             names: vec![NameFacts::default(); names],
             nodes: vec![NodeFacts { stored, ..NodeFacts::default() }; nodes],
             violations: Vec::new(),
@@ -208,8 +213,13 @@ impl Checker {
         }
     }
 
-    fn majority(&self) -> u32 {
-        u32::from(self.members) / 2 + 1
+    /// The members change to these nodes. From now on they back every belief.
+    pub fn members_change(&mut self, now: TrueTime, members: impl IntoIterator<Item = usize>) {
+        let set = members.into_iter().fold(0, |set, node| set | 1 << node);
+        if self.sets.last() != Some(&set) {
+            self.sets.push(set);
+            (0..self.names.len()).for_each(|name| self.check_backing(now, name));
+        }
     }
 
     /// A client begins or prolongs a belief.
@@ -265,7 +275,7 @@ impl Checker {
     }
 
     fn check_claim(&mut self, now: TrueTime, name: usize, claim: Claim) {
-        if claim.until <= now {
+        if claim.until <= now || !claim.is_backed {
             return;
         }
         let backs = |node: &&NodeFacts| {
@@ -274,9 +284,11 @@ impl Checker {
             };
             node.stored[name].lease.is_some_and(outlives) || node.fresh_since > claim.since
         };
-        let acceptors = &self.nodes[..usize::from(self.members)];
-        let backing = acceptors.iter().filter(backs).count() as u32;
-        if backing < self.majority() {
+        let nodes = self.nodes.iter().enumerate().filter(|(_, node)| backs(node));
+        let backing = nodes.fold(0, |set: u64, (node, _)| set | 1 << node);
+        let members = self.sets.last().copied().unwrap_or_default();
+        if !has_majority(backing, members) {
+            let backing = (backing & members).count_ones();
             self.broken(now, Check::BeliefIsBacked, || {
                 let Claim { client, tenure, until, .. } = claim;
                 format!("client {client} holds {tenure} until {until}, backed by {backing}")
@@ -411,7 +423,6 @@ impl Checker {
 
     /// A node granted or renewed a tenure.
     pub fn granted(&mut self, now: TrueTime, name: usize, tenure: Tenure, is_fresh: bool) {
-        let majority = self.majority();
         let facts = &mut self.names[name];
         let (fence, before) = (tenure.fence(), facts.highest_fence);
         // A late answer: the holder has released the tenure since and ignores the answer (P6).
@@ -419,12 +430,14 @@ impl Checker {
             return;
         }
         facts.highest_fence = before.max(fence);
-        let acceptors = facts.stored_by.get(&fence).map_or(0, |(nodes, _)| nodes.count_ones());
+        let acceptors = facts.stored_by.get(&fence).map_or(0, |(nodes, _)| *nodes);
+        let is_accepted = self.sets.iter().any(|members| has_majority(acceptors, *members));
         if fence < before || is_fresh && fence == before {
             let latest = Tenure::from_fence(before).map_or_else(String::new, |t| t.to_string());
             self.broken(now, Check::FencesRise, || format!("{tenure} was granted after {latest}"));
         }
-        if is_fresh && acceptors < majority {
+        if is_fresh && !is_accepted {
+            let acceptors = acceptors.count_ones();
             self.broken(now, Check::GrantHasMajority, || {
                 format!("{tenure} was granted, stored by {acceptors} only")
             });
@@ -432,9 +445,47 @@ impl Checker {
     }
 }
 
+/// Whether more than half of the members are among these nodes.
+const fn has_majority(nodes: u64, members: u64) -> bool {
+    (nodes & members).count_ones() * 2 > members.count_ones()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_members_of_the_last_epoch_back_a_belief() {
+        let tenure = Tenure::from_fence(5 << 10 | 1).expect("a tenure");
+        let lease = Some((tenure, TrueTime(100)));
+        let stored = Stored { promised: tenure.ballot(), lease };
+        let (since, until) = (TrueTime(5), TrueTime(90));
+        let claim = Claim { client: 1, tenure, since, until, is_backed: true };
+        let mut checker = Checker::new(Checks::only(&[Check::BeliefIsBacked]), 3, 5, 1);
+        for node in [0, 1, 3] {
+            checker.stores(TrueTime(1), node, 0, stored);
+        }
+        checker.believes(TrueTime(10), 0, claim);
+        checker.members_change(TrueTime(11), [0, 2, 3]);
+        assert_eq!(checker.violations(), []);
+        checker.members_change(TrueTime(12), [0, 2, 4]);
+        assert_eq!(checker.violations().len(), 1);
+    }
+
+    #[test]
+    fn a_majority_of_some_epoch_accepts_a_grant() {
+        let tenure = Tenure::from_fence(5 << 10 | 1).expect("a tenure");
+        let stored = Stored { promised: tenure.ballot(), lease: Some((tenure, TrueTime(100))) };
+        for (nodes, expected) in [([0, 1], 0), ([3, 4], 0), ([0, 3], 1)] {
+            let mut checker = Checker::new(Checks::only(&[Check::GrantHasMajority]), 3, 5, 1);
+            for node in nodes {
+                checker.stores(TrueTime(1), node, 0, stored);
+            }
+            checker.members_change(TrueTime(2), [2, 3, 4]);
+            checker.granted(TrueTime(3), 0, tenure, true);
+            assert_eq!(checker.violations().len(), expected, "{nodes:?}");
+        }
+    }
 
     #[test]
     fn a_clean_restart_that_loses_or_shortens_a_lease_is_found() {

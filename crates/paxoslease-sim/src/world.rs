@@ -524,7 +524,7 @@ impl<A: Algorithm> World<A> {
                     let clock = &self.nodes[usize::from(id) - 1].clock;
                     let since = clock.first_shows(started_at);
                     let until = clock.first_shows(ends_at);
-                    let claim = Claim { client, tenure, since, until };
+                    let claim = Claim { client, tenure, since, until, is_backed: true };
                     self.checker.may_believe(self.now, name, claim);
                 }
                 (2, Some(tenure))

@@ -166,7 +166,8 @@ impl<A: Algorithm> World<A> {
         let Some(belief) = client.belief.filter(|belief| belief.is_held(now)) else { return };
         let (name, tenure) = (client.name, belief.tenure());
         let until = client.clock.first_shows(belief.ends_at());
-        let claim = Claim { client: id, tenure, since: pending.sent_at_true, until };
+        let since = pending.sent_at_true;
+        let claim = Claim { client: id, tenure, since, until, is_backed: true };
         self.tracer.hash(&[self.now.0, 10, u64::from(id), tenure.fence(), until.0]);
         let (node, text) = (pending.node, &self.setup.names[name]);
         self.tracer.record(self.now, || {

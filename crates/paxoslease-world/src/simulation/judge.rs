@@ -41,6 +41,8 @@ pub(crate) struct Judge {
     pub(super) names: Vec<String>,
     /// How many nodes are members, or may become members.
     acceptors: usize,
+    /// Whether the members may change.
+    pub(super) members_change: bool,
     pub(crate) members: MembersSeen,
     pub(super) clocks: Vec<HostClock>,
     pub(super) drift: Drift,
@@ -71,10 +73,6 @@ impl Judge {
         // Within one turn a lease can be released and the next one stored. The judge sees only the
         // last one, so it cannot tell whether a foreign lease was replaced.
         let mut checks = Checks::ALL.without(Check::ForeignLeaseKept);
-        if setup.spares > 0 {
-            // The checker knows one set of members.
-            checks = checks.without(Check::BeliefIsBacked).without(Check::GrantHasMajority);
-        }
         if setup.standing {
             // A crash does not silence a member until the end of a standing lease.
             checks = checks.without(Check::SilentAfterCrash);
@@ -82,9 +80,10 @@ impl Judge {
         let names = setup.names.clone();
         let acceptors = setup.acceptors();
         Self {
-            checker: Checker::new(checks, acceptors as u16, clocks.len(), names.len()),
+            checker: Checker::new(checks, setup.members, clocks.len(), names.len()),
             names,
             acceptors,
+            members_change: setup.spares > 0,
             members: MembersSeen::new(setup.nodes()),
             running: vec![false; clocks.len()],
             epochs: vec![0; clocks.len()],
@@ -187,6 +186,10 @@ impl Judge {
         }
         self.epochs[host] = found.epoch();
         self.record(|| TraceEvent::Note { node, text: describe(found) });
+        if self.members.latest().is_none_or(|latest| latest.epoch() < found.epoch()) {
+            let members = found.old().iter().map(|member| usize::from(member.node.get()) - 1);
+            self.checker.members_change(TrueTime(self.now), members);
+        }
         if let Some(known) = self.members.found(found) {
             let text = format!("node {node} has {}, another {}", describe(found), describe(known));
             self.checker.broken(TrueTime(self.now), Check::OneConfiguration, || text);
@@ -320,7 +323,7 @@ impl Judge {
         let started_at = local_end.saturating_sub(span.as_nanos() as u64);
         let since = clock.first_shows(Instant::from_nanos(started_at));
         let (since, until) = (TrueTime(since), TrueTime(held.until));
-        let claim = Claim { client, tenure, since, until };
+        let claim = Claim { client, tenure, since, until, is_backed: true };
         // Users of a client do not know its node, but the tenure does.
         let (node, fence) = (tenure.ballot().node().map_or(0, NodeId::get), tenure.fence());
         let text = self.names[name].clone();

@@ -59,7 +59,9 @@ impl Judge {
         let (node, fence, text) = (host as u16 + 1, tenure.fence(), self.names[name].clone());
         self.record(|| TraceEvent::Believes { client, node, name: text, fence, until });
         self.checker.yields(name, client);
-        self.checker.believes(TrueTime(self.now), name, Claim { client, tenure, since, until });
+        let is_backed = !self.members_change;
+        let claim = Claim { client, tenure, since, until, is_backed };
+        self.checker.believes(TrueTime(self.now), name, claim);
     }
 
     /// A user is about to set another end. It gives up its belief beyond that (S6). Returns whether
