@@ -9,8 +9,8 @@
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 
+use crate::ended::Ended;
 use crate::protocol::acceptor::Acceptor;
-use crate::protocol::ended::Ended;
 use crate::protocol::proposer::Proposer;
 use crate::queueing::contender::Contenders;
 use crate::storage::Slot;

@@ -47,6 +47,7 @@ mod cell;
 mod config;
 #[cfg(feature = "digest")]
 mod digest;
+mod ended;
 mod epochs;
 mod inspection;
 mod kinds;
@@ -56,6 +57,7 @@ mod message;
 mod outbox;
 mod protocol;
 mod queueing;
+mod reclaiming;
 mod refusal;
 mod rng;
 mod rules;

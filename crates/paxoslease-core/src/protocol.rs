@@ -7,7 +7,6 @@
 pub(crate) mod acceptor;
 pub(crate) mod ballot;
 pub(crate) mod belief;
-pub(crate) mod ended;
 pub(crate) mod proposer;
 pub(crate) mod record;
 pub(crate) mod register;
