@@ -141,7 +141,7 @@ impl Connector {
         tracing::debug!(%error, "not connected");
         let most = self.engine.dial_timeout().unwrap_or(Duration::MAX);
         let why = match self.route.fail(now, error, most) {
-            None => return,
+            None => return self.engine.endpoint_failed(),
             Some(AskError::Unreachable { endpoints: which, problem }) => {
                 let endpoints = self.endpoints.all();
                 let problem = match endpoints.len() {

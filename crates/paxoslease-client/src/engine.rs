@@ -51,6 +51,8 @@ pub(crate) struct Engine {
     /// How many sessions there were.
     sessions: u64,
     out: Vec<u8>,
+    /// Whether an endpoint has failed since one worked, or since all have failed.
+    has_pass_begun: bool,
     /// Set while the client stops: the deadline of its releases.
     stop_by: Option<Instant>,
 }
@@ -103,6 +105,7 @@ impl Engine {
             session: None,
             sessions: 0,
             out: Vec::new(),
+            has_pass_begun: false,
             stop_by: None,
         }
     }
@@ -127,14 +130,18 @@ impl Engine {
     }
 
     fn enqueue(&mut self, now: Instant, request: NodeRequest) {
-        self.pending.push_back(PendingRequest::new(request, now.after(self.request_timeout)));
+        self.push(PendingRequest::new(request, now.after(self.request_timeout)));
+    }
+
+    fn push(&mut self, pending: PendingRequest) {
+        self.pending.push_back(PendingRequest { is_late: self.has_pass_begun, ..pending });
     }
 
     fn request(&mut self, now: Instant, request: Request) {
         match request {
             Request::Acquire(acquire) => {
                 let pending = self.acquires.add(now, acquire);
-                self.pending.push_back(pending);
+                self.push(pending);
             }
             Request::Abandon(ticket) => self.abandon(now, &ticket),
             Request::Release(caller) => self.release(now, caller),
@@ -252,16 +259,24 @@ impl Engine {
         again.append(&mut self.parked);
         again.append(&mut self.pending);
         self.pending = again;
+        self.has_pass_begun &= !session.was_useful;
         session.was_useful
     }
 
+    /// An endpoint failed, and others are still to be tried.
+    pub(crate) const fn endpoint_failed(&mut self) {
+        self.has_pass_begun = true;
+    }
+
     /// No endpoint could be reached. Requests that were never sent fail at once, unless the dials
-    /// were too hasty to tell; others are retried while they have time. Guards retry as long as
-    /// they hold. If the nodes do not trust the client, or the client does not trust them, only
-    /// guards retry.
+    /// were too hasty to tell, or some of them came before the request; others are retried while
+    /// they have time. Guards retry as long as they hold. If the nodes do not trust the client, or
+    /// the client does not trust them, only guards retry.
     pub(crate) fn unreachable(&mut self, now: Instant, error: &AskError, was_hasty: bool) {
-        for pending in std::mem::take(&mut self.pending) {
-            let may_retry = pending.was_sent || was_hasty;
+        self.has_pass_begun = false;
+        for mut pending in std::mem::take(&mut self.pending) {
+            let is_late = std::mem::take(&mut pending.is_late);
+            let may_retry = pending.was_sent || was_hasty || is_late;
             let keep = match &pending.request {
                 NodeRequest::RenewGuard(id) => self.guards.get(*id).is_some(),
                 _ if error.is_lack_of_trust() => false,
@@ -269,9 +284,12 @@ impl Engine {
                 _ => may_retry && now < pending.give_up_at,
             };
             if keep && self.stop_by.is_none() {
+                if let NodeRequest::Acquire(id) = pending.request {
+                    self.acquires.remember_unreachable(id, error);
+                }
                 self.pending.push_back(pending);
             } else {
-                self.give_up(pending, error);
+                self.give_up(now, pending, error);
             }
         }
     }
@@ -404,13 +422,25 @@ impl Engine {
             {
                 // The acquire has its own deadline.
                 self.parked.push_back(PendingRequest { give_up_at: Instant::MAX, ..pending });
-            } else if now >= pending.give_up_at {
-                self.give_up(pending, &self.unanswered());
+            } else if now >= pending.give_up_at || self.has_refused(now, &pending) {
+                self.give_up(now, pending, &self.unanswered());
             } else if self.put(now, &pending.request) {
                 let session = self.session.as_mut().expect("looked at above");
                 session.in_flight.push_back(Sent { pending, sent_at: now });
             }
         }
+    }
+
+    /// Whether this node has refused the request before. The client has tried all others since
+    /// then. Guards and acquires that wait ask again nevertheless.
+    fn has_refused(&self, now: Instant, pending: &PendingRequest) -> bool {
+        let asks_again = match pending.request {
+            NodeRequest::RenewGuard(_) => true,
+            NodeRequest::Acquire(id) => self.acquires.waits(id, now),
+            _ => false,
+        };
+        let endpoint = self.session.as_ref().map(|session| &session.endpoint);
+        !asks_again && endpoint.is_some_and(|endpoint| pending.refused_by.contains(endpoint))
     }
 
     /// Makes the client try another node, because this one does not answer as it should.

@@ -31,6 +31,9 @@ pub struct ManualClient {
     pub(crate) commands: UnboundedReceiver<Command>,
     pub(crate) client: Client,
     unread: Vec<u8>,
+    endpoints: Vec<String>,
+    /// How many connections there were.
+    connections: usize,
 }
 
 impl ManualClient {
@@ -42,8 +45,10 @@ impl ManualClient {
         let endpoints: Vec<String> = (1..=endpoints).map(|node| format!("n{node}:1")).collect();
         let (sender, commands) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(clock.clone(), endpoints.clone(), sender));
-        let engine = Engine::new(clock.now(), Endpoints::new(endpoints), REQUEST_TIMEOUT, SEED);
-        Self { nanos, engine, commands, client: Client { shared }, unread: Vec::new() }
+        let list = Endpoints::new(endpoints.clone());
+        let engine = Engine::new(clock.now(), list, REQUEST_TIMEOUT, SEED);
+        let client = Client { shared };
+        Self { nanos, engine, commands, client, unread: Vec::new(), endpoints, connections: 0 }
     }
 
     /// The handle of the client. A test has to poll its futures, not await them.
@@ -61,18 +66,20 @@ impl ManualClient {
         self.nanos.fetch_add(span.as_nanos() as u64, Ordering::SeqCst);
     }
 
-    /// Connects a node with this greeting.
+    /// Connects the next node, with this greeting.
     pub(crate) fn greeted(&mut self, greeting: Greeting) {
         self.unread.clear();
-        self.engine.connected(self.now(), "n1:1", greeting);
+        let endpoint = &self.endpoints[self.connections % self.endpoints.len()];
+        self.engine.connected(self.now(), endpoint, greeting);
+        self.connections += 1;
     }
 
-    /// Connects a node with this drift.
+    /// Connects the next node, with this drift.
     pub fn connected_to(&mut self, drift: Drift) {
         self.greeted(Greeting { drift, ..greeting(0, &[]) });
     }
 
-    /// Connects a node if the bytes are a greeting. Returns whether they are.
+    /// Connects the next node if the bytes are a greeting. Returns whether they are.
     pub fn greet(&mut self, bytes: &[u8]) -> bool {
         let Ok(Some((value, _))) = Value::parse(bytes) else { return false };
         let greeting = Greeting::new(value);

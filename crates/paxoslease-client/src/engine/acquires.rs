@@ -27,6 +27,10 @@ pub(super) const QUEUED_MAX: usize = 5000;
 /// The pause before the client asks a cell without a majority again.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 
+/// How long a cell with a majority takes to tell who holds a lease, with much to spare. The client
+/// asks so long before a wait ends, so that it can say why at the end of the wait, not later.
+const ANSWER_TIME: Duration = Duration::from_secs(1);
+
 /// Where an acquire stands at the node of the current session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum AcquireState {
@@ -34,6 +38,57 @@ enum AcquireState {
     Sent,
     /// The node has queued the acquire, and will push the grant.
     Queued,
+    /// The node did not grant it and no longer waits. The client asks for the holder, for the error.
+    Denied,
+}
+
+/// What the next alarm of an acquire is for, in this order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Alarm {
+    /// The wait ends soon: ask who holds the lease.
+    AskHolder,
+    /// The wait is over: tell the caller, if the client knows why.
+    EndWait,
+    /// No answer came in time: tell the caller that.
+    EndCaller,
+    /// The caller has left, and the node should have answered: leave the node.
+    LeaveNode,
+}
+
+/// The next alarm, and when it is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct NextAlarm {
+    at: Instant,
+    alarm: Alarm,
+}
+
+/// Why an acquire is not granted yet, by the last answer of a node.
+#[derive(Clone, Debug)]
+enum Obstacle {
+    /// The node refused the request, for example without a majority.
+    Refused(AskError),
+    /// Another client held the lease at that time. The holder is a hint.
+    Held { seen_at: Instant, holder: Option<LeaseInfo> },
+}
+
+impl Obstacle {
+    fn into_error(self, now: Instant, name: &Label) -> AcquireError {
+        match self {
+            Self::Refused(error) => error.into(),
+            Self::Held { seen_at, holder } => {
+                let holder = holder.and_then(|holder| aged(holder, now.since(seen_at)));
+                AcquireError::Held { name: name.name().to_string(), holder }
+            }
+        }
+    }
+}
+
+/// The hint so much later; `None` if the lease should be over.
+fn aged(mut holder: LeaseInfo, by: Duration) -> Option<LeaseInfo> {
+    if holder.remaining < Duration::MAX {
+        holder.remaining = holder.remaining.checked_sub(by)?;
+    }
+    Some(holder)
 }
 
 /// An acquire that has no answer yet.
@@ -49,16 +104,19 @@ pub(crate) struct PendingAcquire {
     pub(super) caller: Option<Caller>,
     /// The end of the caller's wait.
     wait_until: Instant,
+    /// When the client asks for the holder, so that it knows why a wait ends.
+    ask_holder_at: Instant,
+    is_holder_asked: bool,
     /// When the acquire fails unless a node has queued it.
     give_up_at: Instant,
+    alarm: NextAlarm,
     state: AcquireState,
     /// Whether any node has ever queued it.
     was_queued: bool,
     /// How often the client has sent it; wraps around.
     sendings: u16,
     pub(super) sent_at: Instant,
-    /// The last refusal by a node.
-    refusal: Option<AskError>,
+    obstacle: Option<Obstacle>,
 }
 
 impl fmt::Debug for PendingAcquire {
@@ -76,7 +134,7 @@ impl PendingAcquire {
     }
 
     /// The lease to look up when it was denied. All permits are held then, so any of them will do.
-    pub(super) fn held_label(&self) -> Label {
+    fn held_label(&self) -> Label {
         let permit = self.permits.and_then(|permits| self.label.permit(permits.count()).ok());
         permit.unwrap_or_else(|| self.label.clone())
     }
@@ -109,34 +167,23 @@ impl PendingAcquire {
 
     /// Tells the caller. The refusal by a node explains more than "unreachable".
     pub(super) fn fail(mut self, error: AcquireError) {
-        let refusal = self.refusal.take();
-        self.refuse(match (error, refusal) {
-            (AcquireError::Ask(AskError::Unreachable { .. }), Some(refusal)) => refusal.into(),
+        let obstacle = self.obstacle.take();
+        self.refuse(match (error, obstacle) {
+            (AcquireError::Ask(AskError::Unreachable { .. }), Some(Obstacle::Refused(refusal))) => {
+                refusal.into()
+            }
             (error, _) => error,
         });
     }
 
-    /// Another client holds the lease.
-    pub(super) fn held(self, holder: Option<LeaseInfo>) {
-        let name = self.label.name().to_string();
-        self.fail(AcquireError::Held { name, holder });
-    }
-
-    /// The request for the holder failed. Without a majority the lease may be free, so the error
-    /// is not `Held` then.
-    pub(super) fn holder_unknown(self, error: AskError) {
-        match error {
-            AskError::Busy { .. }
-            | AskError::Unauthenticated(_)
-            | AskError::Denied(_)
-            | AskError::Name(_)
-            | AskError::Protocol(_) => self.held(None),
-            error => self.fail(error.into()),
-        }
+    /// When the caller gets an error without an answer of the cell: at the end of the wait, but a
+    /// short wait does not shorten the time for the answer.
+    fn end_caller_at(&self) -> Instant {
+        self.wait_until.max(self.ask_holder_at.after(ANSWER_TIME))
     }
 
     /// When the client stops expecting that a node reports the end of the wait.
-    fn overdue_at(&self, request_timeout: Duration) -> Instant {
+    fn leave_node_at(&self, request_timeout: Duration) -> Instant {
         self.wait_until.after(request_timeout)
     }
 }
@@ -144,8 +191,8 @@ impl PendingAcquire {
 #[derive(Debug, Default)]
 pub(super) struct Acquires {
     by_id: BTreeMap<u64, PendingAcquire>,
-    /// All ids, by [`PendingAcquire::overdue_at`].
-    overdue: BTreeSet<(Instant, u64)>,
+    /// All ids, by the times of their alarms.
+    alarms: BTreeSet<(Instant, u64)>,
     /// The ids that the client retries later, by when.
     later: BTreeSet<(Instant, u64)>,
     request_timeout: Duration,
@@ -165,6 +212,13 @@ impl Acquires {
         self.last_id += 1;
         let id = self.last_id;
         caller.ticket().lock().slot = id;
+        let ask_holder_at = now.after(wait.saturating_sub(ANSWER_TIME).max(wait / 2));
+        let give_up_at = now.after(self.request_timeout);
+        // Without a wait, the client asks for the holder once a node has denied the lease.
+        let alarm = match wait {
+            Duration::ZERO => NextAlarm { at: give_up_at, alarm: Alarm::LeaveNode },
+            _ => NextAlarm { at: ask_holder_at, alarm: Alarm::AskHolder },
+        };
         let acquire = PendingAcquire {
             id,
             label,
@@ -173,17 +227,24 @@ impl Acquires {
             renewed,
             caller: Some(caller),
             wait_until: now.after(wait),
-            give_up_at: now.after(self.request_timeout),
+            ask_holder_at,
+            is_holder_asked: false,
+            give_up_at,
+            alarm,
             state: AcquireState::Unsent,
             was_queued: false,
             sendings: 0,
             sent_at: Instant::ZERO,
-            refusal: None,
+            obstacle: None,
         };
-        self.overdue.insert((acquire.overdue_at(self.request_timeout), id));
         let pending = PendingRequest::new(NodeRequest::Acquire(id), acquire.ends_at());
-        self.by_id.insert(id, acquire);
+        self.insert(acquire);
         pending
+    }
+
+    fn insert(&mut self, acquire: PendingAcquire) {
+        self.alarms.insert((acquire.alarm.at, acquire.id));
+        self.by_id.insert(acquire.id, acquire);
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -193,6 +254,9 @@ impl Acquires {
     /// Marks it as sent now. `None` if it is gone.
     pub(super) fn send(&mut self, id: u64, now: Instant) -> Option<&PendingAcquire> {
         let acquire = self.by_id.get_mut(&id)?;
+        if let Some(Obstacle::Refused(AskError::Unreachable { .. })) = acquire.obstacle {
+            acquire.obstacle = None;
+        }
         acquire.state = AcquireState::Sent;
         acquire.sendings = acquire.sendings.wrapping_add(1);
         acquire.sent_at = now;
@@ -201,7 +265,14 @@ impl Acquires {
 
     pub(super) fn remember(&mut self, id: u64, error: &AskError) {
         if let Some(acquire) = self.by_id.get_mut(&id) {
-            acquire.refusal = Some(error.clone());
+            acquire.obstacle = Some(Obstacle::Refused(error.clone()));
+        }
+    }
+
+    /// No node is reachable. The refusal by a node explains more than that.
+    pub(super) fn remember_unreachable(&mut self, id: u64, error: &AskError) {
+        if let Some(acquire) = self.by_id.get_mut(&id) {
+            acquire.obstacle.get_or_insert_with(|| Obstacle::Refused(error.clone()));
         }
     }
 
@@ -218,7 +289,7 @@ impl Acquires {
         let acquire = self.by_id.get_mut(&id)?;
         acquire.state = AcquireState::Queued;
         acquire.was_queued = true;
-        acquire.refusal = None;
+        acquire.obstacle = None;
         self.queued += 1;
         acquire.is_abandoned().then(|| acquire.number())
     }
@@ -231,6 +302,20 @@ impl Acquires {
     /// Whether a node may queue it.
     pub(super) fn waits(&self, id: u64, now: Instant) -> bool {
         self.by_id.get(&id).is_some_and(|acquire| acquire.queue_options(now).is_some())
+    }
+
+    /// Whether a node has queued it, its caller waits, and the wait ends soon.
+    fn ends_soon(&self, id: u64, now: Instant) -> bool {
+        self.by_id.get(&id).is_some_and(|acquire| {
+            let is_queued = acquire.state == AcquireState::Queued && !acquire.is_abandoned();
+            is_queued && now >= acquire.ask_holder_at
+        })
+    }
+
+    /// The lease to look up for the error of this acquire, if its caller still waits.
+    pub(super) fn held_label(&self, id: u64) -> Option<Label> {
+        let acquire = self.by_id.get(&id).filter(|acquire| !acquire.is_abandoned())?;
+        Some(acquire.held_label())
     }
 
     /// The id of the acquire whose last sending has this number.
@@ -264,7 +349,7 @@ impl Acquires {
     /// ever sent it to a node.
     pub(super) fn outlasts(&self, id: u64, now: Instant, was_sent: bool) -> bool {
         self.by_id.get(&id).is_some_and(|acquire| {
-            let was_sent = was_sent || acquire.was_queued || acquire.refusal.is_some();
+            let was_sent = was_sent || acquire.was_queued || acquire.obstacle.is_some();
             was_sent && acquire.has_time(now)
         })
     }
@@ -279,28 +364,44 @@ impl Acquires {
     pub(super) fn remove(&mut self, id: u64) -> Option<PendingAcquire> {
         let acquire = self.by_id.remove(&id)?;
         self.queued -= usize::from(acquire.state == AcquireState::Queued);
-        self.overdue.remove(&(acquire.overdue_at(self.request_timeout), id));
+        self.alarms.remove(&(acquire.alarm.at, id));
         Some(acquire)
     }
 
-    /// Removes an acquire whose wait is long over, although the node has not reported it.
-    fn overdue(&mut self, now: Instant) -> Option<PendingAcquire> {
-        let &(at, id) = self.overdue.first()?;
-        (at <= now).then(|| self.remove(id)).flatten()
+    /// The acquire whose alarm is due, and what for.
+    fn due(&self, now: Instant) -> Option<(u64, Alarm)> {
+        let &(at, id) = self.alarms.first().filter(|(at, _)| *at <= now)?;
+        let acquire = self.by_id.get(&id).filter(|acquire| acquire.alarm.at == at);
+        Some((id, acquire.expect("every alarm has its acquire").alarm.alarm))
+    }
+
+    fn set_alarm(&mut self, id: u64, alarm: Alarm) {
+        let Some(acquire) = self.by_id.get_mut(&id) else { return };
+        self.alarms.remove(&(acquire.alarm.at, id));
+        let at = match alarm {
+            Alarm::AskHolder => acquire.ask_holder_at,
+            Alarm::EndWait => acquire.wait_until,
+            Alarm::EndCaller => acquire.end_caller_at(),
+            Alarm::LeaveNode => acquire.leave_node_at(self.request_timeout),
+        };
+        acquire.alarm = NextAlarm { at, alarm };
+        self.alarms.insert((at, id));
     }
 
     pub(super) fn next_at(&self) -> Option<Instant> {
-        let firsts = [self.overdue.first(), self.later.first()];
+        let firsts = [self.alarms.first(), self.later.first()];
         firsts.into_iter().flatten().map(|(at, _)| *at).min()
     }
 
     /// Fails all of them. Those that were sent stay, so that the client can release their grants.
     pub(super) fn refuse_all(&mut self, error: &AskError) {
-        self.overdue.clear();
+        self.alarms.clear();
         for acquire in self.by_id.values_mut() {
             acquire.refuse(error.clone().into());
         }
-        self.by_id.retain(|_, acquire| acquire.state != AcquireState::Unsent);
+        self.by_id.retain(|_, acquire| {
+            matches!(acquire.state, AcquireState::Sent | AcquireState::Queued)
+        });
     }
 }
 
@@ -314,12 +415,19 @@ impl Engine {
         if acquire.caller.take_if(is_its).is_none() {
             return;
         }
+        self.without_caller(now, id);
+    }
+
+    /// The caller of this acquire has left, or was told that its wait is over.
+    fn without_caller(&mut self, now: Instant, id: u64) {
+        let Some(acquire) = self.acquires.by_id.get(&id) else { return };
+        let number = acquire.number();
         match acquire.state {
-            AcquireState::Unsent => drop(self.acquires.remove(id)),
+            AcquireState::Unsent | AcquireState::Denied => drop(self.acquires.remove(id)),
             // The answer will come.
-            AcquireState::Sent => {}
+            AcquireState::Sent => self.acquires.set_alarm(id, Alarm::LeaveNode),
             AcquireState::Queued => {
-                let number = acquire.number();
+                self.acquires.set_alarm(id, Alarm::LeaveNode);
                 self.enqueue(now, NodeRequest::Cancel(number));
             }
         }
@@ -329,6 +437,16 @@ impl Engine {
     pub(super) fn queue(&mut self, now: Instant, id: u64) {
         if let Some(number) = self.acquires.queue(id) {
             self.enqueue(now, NodeRequest::Cancel(number));
+        } else if self.acquires.ends_soon(id, now) {
+            self.ask_holder(now, id);
+        }
+    }
+
+    /// Asks for the holder, once.
+    fn ask_holder(&mut self, now: Instant, id: u64) {
+        let Some(acquire) = self.acquires.by_id.get_mut(&id) else { return };
+        if !std::mem::replace(&mut acquire.is_holder_asked, true) {
+            self.enqueue(now, NodeRequest::Holder(id));
         }
     }
 
@@ -338,9 +456,8 @@ impl Engine {
         drop(id.and_then(|id| self.acquires.remove(id)));
     }
 
-    /// Retries acquires that are due, and ends overdue ones: a node that never reports the end of a
-    /// wait does not make the wait longer. The client closes that connection, which ends the
-    /// acquire at the node.
+    /// Retries acquires that are due, and ends waits: a node that does not report the end of a wait
+    /// does not make the wait longer.
     pub(super) fn check_acquires(&mut self, now: Instant) {
         while let Some(&(at, id)) = self.acquires.later.first()
             && at <= now
@@ -350,11 +467,92 @@ impl Engine {
                 self.retry_acquire(acquire);
             }
         }
-        while let Some(acquire) = self.acquires.overdue(now) {
-            if acquire.state != AcquireState::Unsent {
-                self.leave_node("it does not say that a wait is over");
+        while let Some((id, alarm)) = self.acquires.due(now) {
+            match alarm {
+                Alarm::AskHolder => {
+                    self.acquires.set_alarm(id, Alarm::EndWait);
+                    if self.acquires.ends_soon(id, now) {
+                        self.ask_holder(now, id);
+                    }
+                }
+                Alarm::EndWait => self.end_wait(now, id),
+                Alarm::EndCaller => self.end_unanswered(now, id),
+                Alarm::LeaveNode => self.end_at_node(now, id),
             }
-            acquire.fail(self.unanswered().into());
+        }
+    }
+
+    /// The wait is over. The caller is told why, if the client knows it.
+    fn end_wait(&mut self, now: Instant, id: u64) {
+        let Some(acquire) = self.acquires.by_id.get_mut(&id) else { return };
+        let Some(obstacle) = acquire.obstacle.take() else {
+            return self.acquires.set_alarm(id, Alarm::EndCaller);
+        };
+        let error = obstacle.into_error(now, &acquire.label);
+        acquire.refuse(error);
+        self.without_caller(now, id);
+    }
+
+    /// The wait is over, and the cell has not told why. A node that is connected lacks a majority.
+    fn end_unanswered(&mut self, now: Instant, id: u64) {
+        let is_connected = self.session.is_some();
+        let error = if is_connected { AskError::NO_MAJORITY } else { self.unanswered() };
+        let Some(acquire) = self.acquires.by_id.get_mut(&id) else { return };
+        acquire.refuse(error.into());
+        self.without_caller(now, id);
+    }
+
+    /// The node has not answered for too long. The client closes the connection, which ends the
+    /// acquire at the node.
+    fn end_at_node(&mut self, now: Instant, id: u64) {
+        let Some(acquire) = self.acquires.by_id.get(&id) else { return };
+        if acquire.state == AcquireState::Denied {
+            return self.end_unanswered(now, id);
+        }
+        if acquire.state != AcquireState::Unsent {
+            self.leave_node("it does not say that a wait is over");
+        }
+        self.fail(now, NodeRequest::Acquire(id), self.unanswered());
+    }
+
+    /// A lease was not granted, and its caller does not wait any longer.
+    pub(super) fn denied(&mut self, now: Instant, mut acquire: PendingAcquire) {
+        let id = acquire.id;
+        let is_known = acquire.obstacle.is_some();
+        acquire.state = AcquireState::Denied;
+        self.acquires.insert(acquire);
+        if is_known {
+            self.end_wait(now, id);
+        } else {
+            self.ask_holder(now, id);
+        }
+    }
+
+    /// A majority says who holds the lease, if any client does.
+    pub(super) fn holder_seen(&mut self, now: Instant, id: u64, holder: Option<LeaseInfo>) {
+        self.meet(now, id, Obstacle::Held { seen_at: now, holder });
+    }
+
+    /// The request for the holder failed. Without a majority the lease may be free, so the error
+    /// is not `Held` then.
+    pub(super) fn holder_unknown(&mut self, now: Instant, id: u64, error: AskError) {
+        let obstacle = match error {
+            AskError::Busy { .. }
+            | AskError::Unauthenticated(_)
+            | AskError::Denied(_)
+            | AskError::Name(_)
+            | AskError::Protocol(_) => Obstacle::Held { seen_at: now, holder: None },
+            error => Obstacle::Refused(error),
+        };
+        self.meet(now, id, obstacle);
+    }
+
+    /// The client knows why the acquire is not granted. Its caller is told at the end of the wait.
+    fn meet(&mut self, now: Instant, id: u64, obstacle: Obstacle) {
+        let Some(acquire) = self.acquires.by_id.get_mut(&id) else { return };
+        acquire.obstacle = Some(obstacle);
+        if acquire.state == AcquireState::Denied || acquire.alarm.alarm == Alarm::EndCaller {
+            self.end_wait(now, id);
         }
     }
 
@@ -364,15 +562,14 @@ impl Engine {
         if self.acquires.waits(id, now) && self.acquires.unsend(id) {
             self.acquires.later.insert((now.after(ASK_AGAIN), id));
         } else {
-            self.fail(NodeRequest::Acquire(id), error);
+            self.fail(now, NodeRequest::Acquire(id), error);
         }
     }
 
     /// Sends it once more, after all pending requests.
     pub(super) fn retry_acquire(&mut self, acquire: PendingAcquire) {
         let (id, give_up_at) = (acquire.id, acquire.ends_at());
-        self.acquires.overdue.insert((acquire.overdue_at(self.request_timeout), id));
-        self.acquires.by_id.insert(id, PendingAcquire { state: AcquireState::Unsent, ..acquire });
-        self.pending.push_back(PendingRequest::new(NodeRequest::Acquire(id), give_up_at));
+        self.acquires.insert(PendingAcquire { state: AcquireState::Unsent, ..acquire });
+        self.push(PendingRequest::new(NodeRequest::Acquire(id), give_up_at));
     }
 }

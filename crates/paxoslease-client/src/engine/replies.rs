@@ -38,9 +38,9 @@ impl Engine {
             }
             return self.refused(now, pending.request, refusal);
         }
-        pending.refused += 1;
         match refusal {
             Refusal::Elsewhere(error) => {
+                pending.refused_by.push(self.endpoint());
                 self.remember(&mut pending, &error);
                 self.leave_because(error);
             }
@@ -65,10 +65,11 @@ impl Engine {
         }
         match pending.request {
             NodeRequest::Acquire(id) => self.acquire_answered(now, id, value),
-            NodeRequest::Holder(acquire) => {
-                match protocol::parse_get(acquire.held_label().name().as_str(), value) {
-                    Ok(seen) => acquire.held(seen),
-                    Err(error) => self.unexpected_reply(NodeRequest::Holder(acquire), error),
+            NodeRequest::Holder(id) => {
+                let Some(label) = self.acquires.held_label(id) else { return };
+                match protocol::parse_get(label.name().as_str(), value) {
+                    Ok(seen) => self.holder_seen(now, id, seen),
+                    Err(error) => self.unexpected_reply(now, NodeRequest::Holder(id), error),
                 }
             }
             NodeRequest::RenewGuard(id) => self.guard_renewed(now, id, sent_at, value),
@@ -78,10 +79,10 @@ impl Engine {
             NodeRequest::Cancel(number) if value.integer().is_some() => self.cancelled(number),
             NodeRequest::Hello => match Greeting::new(value) {
                 Ok(greeting) => self.endpoints.learn(&greeting),
-                Err(error) => self.unexpected_reply(NodeRequest::Hello, error),
+                Err(error) => self.unexpected_reply(now, NodeRequest::Hello, error),
             },
             NodeRequest::Ping if value == Value::Simple(b"PONG") => {}
-            request => self.unexpected_reply(request, unexpected("PING")),
+            request => self.unexpected_reply(now, request, unexpected("PING")),
         }
     }
 
@@ -146,7 +147,8 @@ impl Engine {
         let may = match refusal {
             Refusal::Stopping => true,
             Refusal::Elsewhere(_) => {
-                self.is_worse_than_others(sent_at) && pending.refused + 1 < self.endpoints.len()
+                self.is_worse_than_others(sent_at)
+                    && pending.refused_by.len() + 1 < self.endpoints.len()
             }
             Refusal::NotHeld | Refusal::Ttl | Refusal::Final(_) => false,
         };
@@ -186,7 +188,7 @@ impl Engine {
                 };
                 acquire.fail(error);
             }
-            (request, refusal) => request.fail(refusal.into_ask_error()),
+            (request, refusal) => self.fail(now, request, refusal.into_ask_error()),
         }
     }
 
@@ -202,7 +204,11 @@ impl Engine {
             value => match value.items().and_then(Granted::new) {
                 Some(granted) => self.granted(now, id, granted),
                 None => {
-                    self.unexpected_reply(NodeRequest::Acquire(id), unexpected("LEASE.ACQUIRE"));
+                    self.unexpected_reply(
+                        now,
+                        NodeRequest::Acquire(id),
+                        unexpected("LEASE.ACQUIRE"),
+                    );
                 }
             },
         }
@@ -232,7 +238,8 @@ impl Engine {
     }
 
     /// Another client holds the lease, and the node no longer waits. If the caller waits, the
-    /// client sends the acquire again. If not, it looks up the holder for the error.
+    /// client sends the acquire again. If not, it looks up the holder for the error, unless it
+    /// knows the holder.
     fn not_granted(&mut self, now: Instant, acquire: PendingAcquire) {
         if acquire.is_abandoned() {
             return;
@@ -240,7 +247,7 @@ impl Engine {
         if acquire.queue_options(now).is_some() {
             return self.retry_acquire(acquire);
         }
-        self.enqueue(now, NodeRequest::Holder(Box::new(acquire)));
+        self.denied(now, acquire);
     }
 
     fn granted(&mut self, now: Instant, id: u64, granted: Granted) {
@@ -304,7 +311,11 @@ impl Engine {
     fn guard_renewed(&mut self, now: Instant, id: GuardId, sent_at: Instant, value: Value<'_>) {
         let Some(ttl) = value.decimal().and_then(protocol::parse_ttl) else {
             self.guards.renewal_failed(id, now);
-            return self.unexpected_reply(NodeRequest::RenewGuard(id), unexpected("LEASE.RENEW"));
+            return self.unexpected_reply(
+                now,
+                NodeRequest::RenewGuard(id),
+                unexpected("LEASE.RENEW"),
+            );
         };
         self.served(now);
         let Some(drift) = self.drift() else { return };
@@ -318,7 +329,11 @@ impl Engine {
 
     fn renewed(&mut self, now: Instant, renew: Renew, sent_at: Instant, value: Value<'_>) {
         let Some(ttl) = value.decimal().and_then(protocol::parse_ttl) else {
-            return self.unexpected_reply(NodeRequest::Renew(renew), unexpected("LEASE.RENEW"));
+            return self.unexpected_reply(
+                now,
+                NodeRequest::Renew(renew),
+                unexpected("LEASE.RENEW"),
+            );
         };
         self.served(now);
         let Some(drift) = self.drift() else { return };
@@ -334,17 +349,20 @@ impl Engine {
             Some(0) if was_sent => release.over(ReleaseOutcome::Confirmed),
             Some(0) => release.over(ReleaseOutcome::NotHeld),
             _ => {
-                return self
-                    .unexpected_reply(NodeRequest::Release(release), unexpected("LEASE.RELEASE"));
+                return self.unexpected_reply(
+                    now,
+                    NodeRequest::Release(release),
+                    unexpected("LEASE.RELEASE"),
+                );
             }
         }
         self.served(now);
     }
 
     /// The reply does not fit its request. The caller gets an error.
-    fn unexpected_reply(&mut self, request: NodeRequest, error: AskError) {
+    fn unexpected_reply(&mut self, now: Instant, request: NodeRequest, error: AskError) {
         self.distrust(error.clone());
-        self.fail(request, error);
+        self.fail(now, request, error);
     }
 
     /// A reply did not fit its request. The engine ignores the rest of this connection.

@@ -7,7 +7,6 @@ use paxoslease_holder::transport::{GuardId, ReleaseOutcome};
 use paxoslease_holder::{AskError, RenewError};
 
 use super::Engine;
-use super::acquires::PendingAcquire;
 use super::protocol::Word::{Number, Text};
 use super::protocol::{put, put_acquire, put_get, put_hello_again, put_renew, put_status};
 use crate::command::{Query, Release, ReleaseReply, Renew};
@@ -18,18 +17,21 @@ pub(super) struct PendingRequest {
     pub(super) give_up_at: Instant,
     /// Whether an earlier node may have executed it.
     pub(super) was_sent: bool,
-    /// How many nodes have refused it.
-    pub(super) refused: usize,
-    /// The last refusal, except of an acquire: [`PendingAcquire`] has its own.
+    /// The endpoints whose nodes have refused it.
+    pub(super) refused_by: Vec<String>,
+    /// Whether some endpoints had failed already when it came: then a pass over all of them has to
+    /// begin again for this request.
+    pub(super) is_late: bool,
+    /// The last refusal, except of an acquire: its `PendingAcquire` has its own.
     pub(super) refusal: Option<AskError>,
 }
 
 #[derive(Debug)]
 pub(super) enum NodeRequest {
-    /// The [`PendingAcquire`] with this id.
+    /// The acquire with this id.
     Acquire(u64),
-    /// The holder of the lease that this acquire did not get, for its error.
-    Holder(Box<PendingAcquire>),
+    /// The holder of the lease that the acquire with this id does not get, for its error.
+    Holder(u64),
     /// Cancels the wait that the node knows by this number.
     Cancel(u64),
     RenewGuard(GuardId),
@@ -43,7 +45,14 @@ pub(super) enum NodeRequest {
 
 impl PendingRequest {
     pub(super) const fn new(request: NodeRequest, give_up_at: Instant) -> Self {
-        Self { request, give_up_at, was_sent: false, refused: 0, refusal: None }
+        Self {
+            request,
+            give_up_at,
+            was_sent: false,
+            refused_by: Vec::new(),
+            is_late: false,
+            refusal: None,
+        }
     }
 }
 
@@ -60,12 +69,15 @@ impl NodeRequest {
     /// Tells the caller, unless the caller has left.
     pub(super) fn fail(self, error: AskError) {
         match self {
-            Self::Holder(acquire) => acquire.holder_unknown(error),
             Self::Renew(renew) => drop(renew.reply.send(Err(RenewError::Ask(error)))),
             Self::Release(release) => release.over(ReleaseOutcome::Unconfirmed(error)),
             Self::Query(query) => query.fail(error),
-            Self::Acquire(_) | Self::Cancel(_) | Self::RenewGuard(_) | Self::Hello | Self::Ping => {
-            }
+            Self::Acquire(_)
+            | Self::Holder(_)
+            | Self::Cancel(_)
+            | Self::RenewGuard(_)
+            | Self::Hello
+            | Self::Ping => {}
         }
     }
 }
@@ -88,8 +100,8 @@ impl Release {
 
 impl Engine {
     /// No endpoint or no time is left. The refusal by a node explains more than "unreachable".
-    pub(super) fn give_up(&mut self, pending: PendingRequest, error: &AskError) {
-        self.fail(pending.request, pending.refusal.unwrap_or_else(|| error.clone()));
+    pub(super) fn give_up(&mut self, now: Instant, pending: PendingRequest, error: &AskError) {
+        self.fail(now, pending.request, pending.refusal.unwrap_or_else(|| error.clone()));
     }
 
     /// Keeps a node's refusal, in case no other node answers.
@@ -101,8 +113,9 @@ impl Engine {
     }
 
     /// Like [`NodeRequest::fail`], also for acquires.
-    pub(super) fn fail(&mut self, request: NodeRequest, error: AskError) {
+    pub(super) fn fail(&mut self, now: Instant, request: NodeRequest, error: AskError) {
         match request {
+            NodeRequest::Holder(id) => self.holder_unknown(now, id, error),
             NodeRequest::Acquire(id) => {
                 if let Some(acquire) = self.acquires.remove(id) {
                     acquire.fail(error.into());
@@ -121,7 +134,10 @@ impl Engine {
                 let options = acquire.queue_options(now);
                 put_acquire(out, &acquire.label, acquire.ttl, acquire.permits, options);
             }
-            NodeRequest::Holder(acquire) => put_get(out, acquire.held_label().name().as_str()),
+            NodeRequest::Holder(id) => {
+                let Some(label) = self.acquires.held_label(*id) else { return false };
+                put_get(out, label.name().as_str());
+            }
             // A node that does not know the command goes on waiting, and the client releases what
             // it grants.
             NodeRequest::Cancel(number) => put(out, &[Text("LEASE.CANCEL"), Number(*number)]),

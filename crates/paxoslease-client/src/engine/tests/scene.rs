@@ -6,7 +6,8 @@
 //! a = acquire x for 1s wait 30s    a call with the label `a`; see `Scene::call` for all calls
 //! pass 4s                     time passes; `pass timer`: until the next timer of the client
 //! node +QUEUED                the node sends these lines of RESP, separated by ` | `
-//! breaks, connects            the connection
+//! breaks, connects            the connection, each time to the next endpoint
+//! endpoint fails              one endpoint could not be reached
 //! connects 3 a:1 b:1          to a node that reports these members of epoch 3
 //! reports 3 a:1 b:1           the node answers HELLO so
 //! unreachable                 no endpoint could be reached
@@ -135,6 +136,7 @@ impl Scene {
             ["reports", epoch, ref members @ ..] => {
                 self.manual.reply(&hello(epoch.parse().expect("a number"), members));
             }
+            ["endpoint", "fails"] => self.manual.engine.endpoint_failed(),
             ["unreachable", ref hastily @ ..] => {
                 let (now, was_hasty) = (self.manual.now(), !hastily.is_empty());
                 self.manual.engine.unreachable(now, &unreachable(), was_hasty);
@@ -198,6 +200,10 @@ impl Scene {
                     async move { result(client.renew(&name, fence, ttl), other).await },
                 )
             }
+            "status" => ManualFuture::new(async move {
+                let endpoint = |status: crate::NodeStatus| Outcome::Other(status.endpoint);
+                result(client.status(), endpoint).await
+            }),
             "shutdown" => ManualFuture::new(async move {
                 client.shutdown().await;
                 Ok(other(()))
