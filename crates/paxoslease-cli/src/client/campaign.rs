@@ -2,7 +2,7 @@
 //! reports what it waits for, and waits.
 
 use std::io::{IsTerminal as _, stderr};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, FutureExt as _, select};
@@ -18,9 +18,12 @@ use crate::output;
 /// The pause before a cell that could not answer is asked again.
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
-/// How long after the end of a wait its answer may come. Nodes end the wait themselves, and say
-/// which client holds the lease.
-const ANSWER_GRACE: Duration = Duration::from_millis(500);
+/// How long a cell may take for its first answer, even if the wait is shorter.
+const ANSWER_TIME: Duration = Duration::from_secs(1);
+
+/// How long to wait for the withdrawal of a request that was not answered. A node withdraws it
+/// anyway when the connection closes.
+const WITHDRAWAL: Duration = Duration::from_millis(100);
 
 /// The interval of the spinner.
 const TURN: Duration = Duration::from_millis(120);
@@ -45,17 +48,13 @@ where
         let acquire = waiting.permits.iter().fold(acquire, |acquire, n| acquire.permits(*n));
         args.holder.iter().fold(acquire, |acquire, holder| acquire.holder(holder))
     };
-    let ends_at = since_boot().saturating_add(waiting.wait_max());
+    let began_at = since_boot();
+    let ends_at = began_at.saturating_add(waiting.wait_max());
     // Without a wait, the library bounds the one request.
-    let mut give_up = pin!(async {
-        match waiting.wait {
-            Some(_) => sleep_until(ends_at.saturating_add(ANSWER_GRACE)).await,
-            None => std::future::pending().await,
-        }
-    });
+    let answer_by = waiting.wait.map(|_| ends_at.max(began_at.saturating_add(ANSWER_TIME)));
     let failure = |error, has_waited| Failure::to_acquire(error, waiting, has_waited);
     let has_waited = waiting.wait.is_some();
-    let answer = or_signal(events, client, give_up.as_mut(), ask(acquire())).await?;
+    let answer = or_signal(events, client, answer_by, ask(acquire())).await?;
     let may_wait = since_boot() < ends_at;
     // The last reason that a node gave, which explains more than that no node answers.
     let mut refusal = None;
@@ -74,12 +73,15 @@ where
     loop {
         let rest = ends_at.saturating_sub(since_boot());
         let asking = ask(acquire().wait(rest));
-        match or_signal(events, client, give_up.as_mut(), asking).await? {
+        // The library ends the wait in time, and says which client holds the lease. If the reason
+        // is known already, the answer adds nothing.
+        let answer_by = refusal.as_ref().map(|_| ends_at);
+        match or_signal(events, client, answer_by, asking).await? {
             // The library gives up early if it has reached no node at all.
             Some(Err(AcquireError::Ask(error))) if passes(&error) && since_boot() < ends_at => {
                 let again_at = since_boot().saturating_add(RETRY_AFTER).min(ends_at);
                 let pause = pin!(sleep_until(again_at));
-                let _passed = or_signal(events, client, give_up.as_mut(), pause).await?;
+                let _passed = or_signal(events, client, None, pause).await?;
             }
             Some(answer) => {
                 drop(spinner);
@@ -101,7 +103,7 @@ where
 /// The failure of a wait that ended without an answer. A lease that is granted all the same is
 /// released, if that does not take long.
 async fn no_answer(client: &Client, refusal: Option<AskError>) -> Failure {
-    let patience = sleep_until(since_boot().saturating_add(ANSWER_GRACE));
+    let patience = sleep_until(since_boot().saturating_add(WITHDRAWAL));
     select(pin!(client.shutdown()), pin!(patience)).await;
     let problem = "the cell did not answer before the end of the wait; `paxoslease status` says \
                    which nodes are unreachable";
@@ -123,14 +125,20 @@ const fn passes(error: &AskError) -> bool {
     )
 }
 
-/// The output of a future, unless a signal comes first; `None` if `give_up` ends first. Dropping an
-/// acquire withdraws it.
+/// The output of a future, unless a signal comes first; `None` if it has none by `give_up_at`.
+/// Dropping an acquire withdraws it.
 async fn or_signal<T>(
     events: &Events,
     client: &Client,
-    give_up: Pin<&mut impl Future<Output = ()>>,
+    give_up_at: Option<Duration>,
     ask: impl Future<Output = T> + Unpin,
 ) -> Result<Option<T>, Failure> {
+    let give_up = pin!(async {
+        match give_up_at {
+            Some(at) => sleep_until(at).await,
+            None => std::future::pending().await,
+        }
+    });
     let answer = select(ask, give_up).map(|first| match first {
         Either::Left((answer, _)) => Some(answer),
         Either::Right(_) => None,

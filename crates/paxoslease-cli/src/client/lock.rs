@@ -59,20 +59,24 @@ pub(crate) fn run(mut args: LockArgs) -> anyhow::Result<Verdict> {
     ended.map(Verdict::Code)
 }
 
-/// How long to wait for the confirmation of a release after a signal.
+/// How long to wait for the confirmation of a release after a signal, or if the cell did not renew
+/// the lease.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Releases a lease after its work has ended. A signal shortens the wait for the confirmation: the
-/// lease ends in time anyway.
+/// Releases a lease after its work has ended. A signal or a failure shortens the wait for the
+/// confirmation: the lease ends in time anyway.
 pub(super) fn release(lease: LeaseGuard, events: &Events, is_well: bool) {
     if !lease.is_held() {
         return;
     }
+    let lease_left = lease.remaining();
     let released = paxoslease_client::block_on(async {
         let interrupted = async {
-            events.signal().await;
+            if is_well {
+                events.signal().await;
+            }
             // The signal may have come before the release was sent.
-            sleep_until(since_boot() + FLUSH).await;
+            sleep_until(since_boot() + FLUSH.min(lease_left)).await;
         };
         match select(pin!(lease.release()), pin!(interrupted)).await {
             Either::Left((released, _)) => released,
