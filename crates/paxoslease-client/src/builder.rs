@@ -122,6 +122,14 @@ impl fmt::Debug for Builder {
 /// Checks an endpoint, and adds the port if it has none.
 pub(crate) fn endpoint(text: &str) -> Result<String, StartError> {
     let bad = |problem| StartError::Endpoint { endpoint: text.to_owned(), problem };
+    if text.contains("://") {
+        return Err(bad(
+            "an endpoint has no scheme, and its port is that for clients, not for HTTP",
+        ));
+    }
+    if text.contains([';', ' ']) {
+        return Err(bad("commas separate endpoints"));
+    }
     // An IPv6 address needs brackets, or its last group would look like a port.
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
@@ -169,6 +177,16 @@ mod tests {
         {
             let error = endpoint(given).expect_err(given).to_string();
             assert!(error.contains("expected host:port"), "{error}");
+        }
+        for (given, problem) in [
+            ("http://127.0.0.1:7402", "an endpoint has no scheme"),
+            ("redis://127.0.0.1:7400", "an endpoint has no scheme"),
+            ("a:1;b:2", "commas separate endpoints"),
+            ("a:1 b:2", "commas separate endpoints"),
+            ("::1", "an IPv6 address needs brackets"),
+        ] {
+            let error = endpoint(given).expect_err(given).to_string();
+            assert!(error.contains(problem), "{error}");
         }
     }
 

@@ -85,12 +85,17 @@ impl Endpoints {
     /// certificates may not be for these. Such a node is not reachable there, which does not mean
     /// that the cell and the client do not trust each other.
     pub(crate) fn judge(&self, error: AskError) -> AskError {
-        match error {
-            AskError::Tls { endpoint, problem } if !self.lock().configured.contains(&endpoint) => {
-                AskError::Unreachable { endpoints: vec![endpoint], problem }
+        let (endpoint, problem) = match &error {
+            AskError::Tls { endpoint, problem } => (endpoint, problem.clone()),
+            AskError::TlsRequired { endpoint } | AskError::TokenInClear { endpoint } => {
+                (endpoint, error.to_string())
             }
-            error => error,
+            _ => return error,
+        };
+        if self.lock().configured.contains(endpoint) {
+            return error;
         }
+        AskError::Unreachable { endpoints: vec![endpoint.clone()], problem }
     }
 
     fn lock(&self) -> MutexGuard<'_, List> {

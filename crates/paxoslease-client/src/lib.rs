@@ -2,8 +2,9 @@
 //! the cell.
 //!
 //! ```no_run
+//! # extern crate paxoslease_client as paxoslease;
 //! use std::time::Duration;
-//! use paxoslease_client::Client;
+//! use paxoslease::Client;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let client = Client::new("10.0.0.1:7400,10.0.0.2:7400,10.0.0.3:7400")?;
@@ -42,8 +43,8 @@
 //! # Authentication
 //! [`Builder::tls`] encrypts and authenticates the nodes; [`Builder::token`] authenticates the
 //! client. The configuration of the nodes decides which of them a client needs.
-//! [`AskError::Unauthenticated`], [`AskError::Denied`] and [`AskError::Tls`] fail all requests at
-//! once, because a retry would not help. Only guards retry as long as their leases last, so that
+//! Errors with [`AskError::is_lack_of_trust`] fail all requests at once, because a retry would not
+//! help. Only guards retry as long as their leases last, so that
 //! one misconfigured node does not cost a lease.
 //!
 //! # Endpoints
@@ -94,7 +95,7 @@ pub use paxoslease_holder::{
     Acquire, AcquireError, Acquiring, AskError, Change, ChangeStatus, Detached, Grant, LeaseEnd,
     LeaseGuard, LeaseInfo, LeaseLost, LeaseState, LeaseView, Limit, MembersChange, MembersError,
     MembersPlan, MembersRequest, Membership, PeerStatus, Quarantine, QueuedName, Rates,
-    ReleaseError, RenewError, Role, Status, TextError, TtlError, Watch, block_on,
+    ReleaseError, RenewError, Role, Status, TextError, TtlError, Watch, block_on, human_span,
 };
 pub use paxoslease_tls::PemError;
 pub use status::NodeStatus;

@@ -44,6 +44,10 @@ pub(crate) enum LinkError {
     Io(io::Error),
     #[error("{0}")]
     Tls(String),
+    #[error("it requires TLS on this port")]
+    TlsRequired,
+    #[error("without TLS others could read the token")]
+    TokenInClear,
     #[error("the reply is not valid RESP: {0}")]
     Resp(#[from] RespError),
     #[error("no answer in time")]
@@ -103,6 +107,12 @@ impl Dialler {
             Err(LinkError::Tls(problem)) => {
                 return Err(AskError::Tls { endpoint: endpoint.to_owned(), problem });
             }
+            Err(LinkError::TlsRequired) => {
+                return Err(AskError::TlsRequired { endpoint: endpoint.to_owned() });
+            }
+            Err(LinkError::TokenInClear) => {
+                return Err(AskError::TokenInClear { endpoint: endpoint.to_owned() });
+            }
             Err(LinkError::Refused(error)) => return Err(error),
             Err(error) if error.is_silent_close() => {
                 "it closed the connection without a greeting; a port for peers does so, and a \
@@ -124,7 +134,7 @@ impl Dialler {
                 Stream::Tls(Box::new(TlsStream::begin(conn, stream).await?))
             }
             None if token.is_some() && !token_in_clear && is_exposed(stream.peer_addr()?) => {
-                return Err(LinkError::Tls("without TLS others could read the token".to_owned()));
+                return Err(LinkError::TokenInClear);
             }
             None => Stream::Plain(stream),
         };
@@ -155,14 +165,10 @@ fn is_exposed(address: SocketAddr) -> bool {
     !address.ip().to_canonical().is_loopback()
 }
 
-fn tls_required() -> LinkError {
-    LinkError::Tls("it requires TLS on this port".to_owned())
-}
-
 /// Fails if the node requires TLS.
 fn check_clear(reply: Value<'_>) -> Result<(), LinkError> {
     match reply {
-        Value::Error(text) if text.starts_with(SPEAKS_TLS) => Err(tls_required()),
+        Value::Error(text) if text.starts_with(SPEAKS_TLS) => Err(LinkError::TlsRequired),
         _ => Ok(()),
     }
 }
@@ -289,7 +295,7 @@ impl Link {
                     return Ok(read);
                 }
                 Ok(None) => {}
-                Err(_) if self.inbox.starts_with(TLS_ALERT) => return Err(tls_required()),
+                Err(_) if self.inbox.starts_with(TLS_ALERT) => return Err(LinkError::TlsRequired),
                 Err(error) => return Err(error.into()),
             }
             self.stream.flush()?;

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use paxoslease_tls::{Pem, PemError, client_config};
+use paxoslease_tls::{Pem, PemError, client_config, explain_validity};
 use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
 use rustls::{AlertDescription as Alert, CertificateError, Error};
@@ -20,7 +20,8 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 /// one, a certificate of its own.
 ///
 /// ```no_run
-/// use paxoslease_client::{Client, Tls};
+/// # mod paxoslease { pub use {paxoslease_client as client, paxoslease_client::Client}; }
+/// use paxoslease::{Client, client::Tls};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let tls = Tls::from_ca_file("ca.pem")?.with_identity_files("me.pem", "me-key.pem")?;
@@ -176,7 +177,10 @@ fn explain(error: &Error) -> String {
         Error::InvalidCertificate(Cert::UnknownIssuer | Cert::BadSignature) => {
             "the node's certificate is not signed by the CA that this client trusts".to_owned()
         }
-        Error::InvalidCertificate(why) => format!("the node's certificate is refused: {why}"),
+        Error::InvalidCertificate(why) => {
+            let reason = explain_validity(why).unwrap_or_else(|| why.to_string());
+            format!("the node's certificate is refused: {reason}")
+        }
         Error::AlertReceived(alert) => {
             let why = match alert {
                 Alert::CertificateRequired => "it requires a client certificate",
@@ -200,6 +204,10 @@ fn explain(error: &Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use rustls::pki_types::UnixTime;
+
     use super::*;
 
     #[test]
@@ -210,6 +218,20 @@ mod tests {
             assert_eq!(host(endpoint), expected);
             assert!(ServerName::try_from(host(endpoint)).is_ok());
         }
+    }
+
+    #[test]
+    fn a_certificate_that_is_over_is_explained_in_days() {
+        let at = |days: u64| UnixTime::since_unix_epoch(Duration::from_secs(days * 24 * 3600));
+        let why = CertificateError::ExpiredContext { time: at(1000), not_after: at(634) };
+        assert_eq!(
+            explain(&Error::InvalidCertificate(why)),
+            "the node's certificate is refused: by this machine's clock it ended 366 days ago; make \
+             a new one, or set the clock"
+        );
+        let why = CertificateError::NotValidYetContext { time: at(1000), not_before: at(1003) };
+        let text = explain(&Error::InvalidCertificate(why));
+        assert!(text.contains("by this machine's clock it begins in 3 days"), "{text}");
     }
 
     #[test]

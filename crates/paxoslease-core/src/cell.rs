@@ -82,6 +82,10 @@ pub enum TtlError {
 impl fmt::Display for TtlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // Rust would call it 0ns.
+            Self::TooShort(Duration::ZERO) => {
+                write!(f, "a ttl of 0 is too short, at least {} expected", Ttl::MIN)
+            }
             Self::TooShort(asked) => {
                 write!(f, "a ttl of {asked:?} is too short, at least {} expected", Ttl::MIN)
             }

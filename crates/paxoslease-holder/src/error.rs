@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use paxoslease_core::{Permits, TextError, TtlError};
 
+use crate::human::human_span;
 use crate::limit::Limit;
 use crate::status::Membership;
 use crate::watch::LeaseInfo;
@@ -46,18 +47,33 @@ pub enum AskError {
         problem: String,
     },
     /// The token is missing or unknown.
-    #[error("not authenticated: {0}; check the token")]
+    #[error("not authenticated: {0}")]
     Unauthenticated(String),
     /// The token does not permit this request.
     #[error("access denied: {0}; check what the token may do")]
     Denied(String),
-    /// The client and a node disagree on TLS, or one does not trust the other. No request was sent.
+    /// The TLS handshake with a node failed, or one does not trust the other. No request was sent.
     #[error("no TLS with {endpoint}: {problem}; check the CA, the certificates and the endpoint")]
     Tls {
         /// The node's endpoint.
         endpoint: String,
         /// What went wrong.
         problem: String,
+    },
+    /// The node requires TLS, and the client has no CA to trust. No request was sent.
+    #[error("{endpoint} requires TLS: give this client the CA of the nodes")]
+    TlsRequired {
+        /// The node's endpoint.
+        endpoint: String,
+    },
+    /// The client did not send its token, because others could read it. No request was sent.
+    #[error(
+        "refused to send the token to {endpoint} without TLS, because others could read it; use TLS, \
+         or allow it for a network that you trust"
+    )]
+    TokenInClear {
+        /// The node's endpoint.
+        endpoint: String,
     },
     /// The name is out of bounds.
     #[error("bad name: {0}")]
@@ -194,7 +210,14 @@ impl AskError {
     /// Whether a retry is useless until a certificate, a token or the endpoints change.
     #[must_use]
     pub const fn is_lack_of_trust(&self) -> bool {
-        matches!(self, Self::Unauthenticated(_) | Self::Denied(_) | Self::Tls { .. })
+        matches!(
+            self,
+            Self::Unauthenticated(_)
+                | Self::Denied(_)
+                | Self::Tls { .. }
+                | Self::TlsRequired { .. }
+                | Self::TokenInClear { .. }
+        )
     }
 }
 
@@ -206,9 +229,8 @@ impl fmt::Display for HeldBy<'_> {
         let Some(LeaseInfo { holder, fence, remaining, .. }) = self.0 else {
             return f.write_str("another holder, or was a moment ago");
         };
-        // To the millisecond: a hint needs no more.
-        let remaining = Duration::from_millis(remaining.as_millis() as u64);
-        write!(f, "{holder:?} (fence {fence}) for {remaining:?} at most unless renewed")
+        let left = human_span(*remaining);
+        write!(f, "{holder:?} (fence {fence}) for {left} more unless renewed")
     }
 }
 

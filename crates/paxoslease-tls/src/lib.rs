@@ -15,12 +15,13 @@ use rustls::SupportedProtocolVersion;
 use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::TLS13;
-use rustls::{ClientConfig, Connection, Error, InconsistentKeys, RootCertStore, ServerConfig};
+use rustls::{CertificateError, ClientConfig, Connection, Error, InconsistentKeys};
+use rustls::{RootCertStore, ServerConfig};
 
 #[cfg(feature = "test-util")]
 pub use authority::Authority;
@@ -29,6 +30,33 @@ pub use rcgen;
 
 const VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13];
 const HAS_SUITES: &str = "ring has cipher suites for TLS 1.3";
+
+/// When the certificate ended or begins, by this machine's clock, and what to do; `None` for a
+/// certificate that is refused for another reason.
+#[must_use]
+pub fn explain_validity(why: &CertificateError) -> Option<String> {
+    match why {
+        CertificateError::ExpiredContext { time, not_after } => Some(format!(
+            "by this machine's clock it ended {} ago; make a new one, or set the clock",
+            days(*not_after, *time)
+        )),
+        CertificateError::NotValidYetContext { time, not_before } => Some(format!(
+            "by this machine's clock it begins in {}; set the clock, or make a new one",
+            days(*time, *not_before)
+        )),
+        _ => None,
+    }
+}
+
+/// The span between two times, for people.
+#[must_use]
+pub fn days(from: UnixTime, to: UnixTime) -> String {
+    const DAY: u64 = 24 * 3600;
+    match to.as_secs().saturating_sub(from.as_secs()) {
+        seconds if seconds < 2 * DAY => format!("{seconds} seconds"),
+        seconds => format!("{} days", seconds / DAY),
+    }
+}
 
 /// Why certificates or a key cannot be used. A place is a file, or what was given instead.
 #[derive(Debug, thiserror::Error)]

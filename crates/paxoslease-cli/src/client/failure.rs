@@ -11,9 +11,6 @@ use paxoslease_client::{AcquireError, AskError, LeaseInfo, ReleaseError, RenewEr
 use super::text::{plain, quoted, span};
 use crate::args::WaitArgs;
 
-/// The problem that the client reports when it has no CA and the node expects TLS.
-const REQUIRES_TLS: &str = "it requires TLS on this port";
-
 /// Bad usage, the same code as clap's.
 const USAGE: u8 = 2;
 /// EX_UNAVAILABLE: no node answers, or no majority.
@@ -124,18 +121,31 @@ impl From<AskError> for Failure {
                 ),
             ),
             // The nodes' messages say what to do.
+            error if error == AskError::NO_MAJORITY => Self::new(
+                UNAVAILABLE,
+                "no majority of the cell answered in time; `paxoslease status` says which nodes are \
+                 unreachable",
+            ),
             AskError::NoQuorum(problem) => {
                 Self::new(UNAVAILABLE, problem.replace("CELL.STATUS", "`paxoslease status`"))
             }
             error @ AskError::Quarantine(_) => Self::new(UNAVAILABLE, error.to_string()),
             AskError::Busy { problem, .. } => Self::new(UNAVAILABLE, problem),
             AskError::Unauthenticated(problem) => {
-                Self::new(DENIED, format!("{problem}; see --token-file and PAXOSLEASE_TOKEN"))
+                let then = "pass --token-file FILE, or set PAXOSLEASE_TOKEN";
+                Self::new(DENIED, format!("{problem}; {then}"))
             }
             AskError::Denied(problem) => Self::new(DENIED, problem),
-            AskError::Tls { endpoint, problem } if problem == REQUIRES_TLS => {
+            AskError::TlsRequired { endpoint } => {
                 Self::new(DENIED, format!("{endpoint} requires TLS: pass --tls-ca FILE"))
             }
+            AskError::TokenInClear { endpoint } => Self::new(
+                DENIED,
+                format!(
+                    "refused to send the token to {endpoint} without TLS, because others could read \
+                     it; pass --tls-ca FILE, or --insecure-plaintext if you trust the network"
+                ),
+            ),
             AskError::Tls { endpoint, problem } => Self::new(
                 DENIED,
                 format!("TLS with {endpoint} failed: {}; see --tls-ca", plain(&problem)),
@@ -182,6 +192,33 @@ impl From<ReleaseError> for Failure {
                 Self::new(code, format!("{message}{then}"))
             }
             error => Self::new(1, error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_trust_names_the_option_to_pass() {
+        let endpoint = || "10.0.0.1:7400".to_owned();
+        for (error, expected) in [
+            (
+                AskError::TokenInClear { endpoint: endpoint() },
+                "refused to send the token to 10.0.0.1:7400 without TLS, because others could read \
+                 it; pass --tls-ca FILE, or --insecure-plaintext if you trust the network",
+            ),
+            (
+                AskError::TlsRequired { endpoint: endpoint() },
+                "10.0.0.1:7400 requires TLS: pass --tls-ca FILE",
+            ),
+            (
+                AskError::Unauthenticated("a token is required".to_owned()),
+                "a token is required; pass --token-file FILE, or set PAXOSLEASE_TOKEN",
+            ),
+        ] {
+            assert_eq!(Failure::from(error), Failure::new(DENIED, expected));
         }
     }
 }

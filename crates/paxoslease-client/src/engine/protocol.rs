@@ -116,7 +116,11 @@ impl Refusal {
             }),
             "STOPPING" => Self::Stopping,
             "BUSY" => Self::Final(busy(rest)),
-            "NOAUTH" | "WRONGPASS" => Self::Final(AskError::Unauthenticated(rest)),
+            "NOAUTH" | "WRONGPASS" => {
+                // What follows the problem is advice for clients that speak RESP by hand.
+                let problem = rest.split("; ").next().unwrap_or_default();
+                Self::Final(AskError::Unauthenticated(problem.to_owned()))
+            }
             "NOPERM" => Self::Final(AskError::Denied(rest)),
             _ => Self::Final(AskError::Protocol(text.into_owned())),
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paxoslease_core::NodeId;
-use paxoslease_tls::{client_verifier, provider};
+use paxoslease_tls::{client_verifier, explain_validity, provider};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -17,8 +17,6 @@ use rustls::{CertificateError, Error, RootCertStore};
 use super::TlsError;
 use super::names::NodeNames;
 use crate::config::Tls;
-
-const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Until when peers that trust `roots` accept this certificate from `node`.
 pub(super) fn judge(
@@ -66,14 +64,6 @@ fn explain(error: &Error, name: impl FnOnce() -> String, Tls { cert, ca, .. }: &
         Cert::NotValidForName | Cert::NotValidForNameContext { .. } => {
             return TlsError::OtherNode { cert: cert.clone(), name: name() };
         }
-        Cert::ExpiredContext { time, not_after } => format!(
-            "by this machine's clock it ended {} ago; make a new one, or set the clock",
-            span(*not_after, *time)
-        ),
-        Cert::NotValidYetContext { time, not_before } => format!(
-            "by this machine's clock it begins in {}; set the clock, or make a new one",
-            span(*time, *not_before)
-        ),
         // An authority of the same name with another key leads to a bad signature.
         Cert::UnknownIssuer | Cert::BadSignature => format!(
             "no authority in {} has signed it; use those made together, and while an authority is \
@@ -83,18 +73,11 @@ fn explain(error: &Error, name: impl FnOnce() -> String, Tls { cert, ca, .. }: &
         Cert::InvalidPurpose | Cert::InvalidPurposeContext { .. } => {
             "it must allow both server and client authentication; make a new one".to_owned()
         }
-        other => format!("{other}; make a new one"),
+        other => explain_validity(other).unwrap_or_else(|| format!("{other}; make a new one")),
     };
     refused(cert, reason)
 }
 
 fn refused(cert: &Path, reason: String) -> TlsError {
     TlsError::Refused { cert: cert.to_owned(), reason }
-}
-
-fn span(from: UnixTime, to: UnixTime) -> String {
-    match to.as_secs().saturating_sub(from.as_secs()) {
-        seconds if seconds < 2 * DAY.as_secs() => format!("{seconds} seconds"),
-        seconds => format!("{} days", seconds / DAY.as_secs()),
-    }
 }
