@@ -29,9 +29,11 @@ pub(crate) fn run(args: ServeArgs) -> anyhow::Result<Verdict> {
         planned => planned?,
     };
     if args.check {
-        let node = &config.node;
-        node.tls.as_ref().map_or(Ok(()), |tls| tls.check(&node.cell, node.node))?;
-        let text = if args.json { plan::json(&config) } else { plan::text(&config) };
+        let found = plan::check(&config)?;
+        let text = match args.json {
+            true => plan::json(&config, &found),
+            false => plan::text(&config, &found),
+        };
         output::to_stdout(&text)?;
         return Ok(Verdict::Well);
     }

@@ -64,5 +64,5 @@ pub use paxoslease_holder::{
     ReleaseError, RenewError, Role, Status, TextError, TtlError, UnknownRole, Watch, block_on,
 };
 pub use paxoslease_tls::PemError;
-pub use stable::StableError;
+pub use stable::{DataDirCheck, StableError, check_data_dir};
 pub use tls::TlsError;

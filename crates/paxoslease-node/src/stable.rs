@@ -9,6 +9,7 @@ mod disk;
 mod error;
 mod files;
 mod merged;
+mod probe;
 mod startup;
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ use files::OsFiles;
 pub(crate) use merged::Asked;
 #[cfg(feature = "simulation")]
 pub(crate) use merged::{MergedRecord, Write};
+pub use probe::{DataDirCheck, check_data_dir};
 #[cfg(any(test, feature = "trace"))]
 pub(crate) use startup::Leases;
 pub(crate) use startup::{Membership, Startup, Wishes};

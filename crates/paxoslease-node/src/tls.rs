@@ -106,13 +106,15 @@ pub enum TlsError {
 
 impl Tls {
     /// Checks whether the peers of `node` of `cell` would accept these files now. Only reads them.
+    /// Returns the end of their validity, in seconds since 1970.
     ///
     /// # Errors
     /// Says which file cannot be used, why, and what to do about it.
-    pub fn check(&self, cell: &str, node: u16) -> Result<(), TlsError> {
+    pub fn check(&self, cell: &str, node: u16) -> Result<u64, TlsError> {
         let other = || TlsError::OtherNode { cert: self.cert.clone(), name: dns_name(cell, node) };
         let names = NodeNames::new(cell)?;
-        TlsContext::load(self, names, NodeId::new(node).ok_or_else(other)?).map(drop)
+        let context = TlsContext::load(self, names, NodeId::new(node).ok_or_else(other)?)?;
+        Ok(context.not_after.as_secs())
     }
 
     /// The DNS name that the certificate of `node` must be valid for.

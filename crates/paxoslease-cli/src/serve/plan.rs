@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
-use paxoslease_node::{Limits, Role, Tls};
-use paxoslease_server::{ClientTls, Config};
+use paxoslease_node::{DataDirCheck, Limits, Role, Tls, check_data_dir};
+use paxoslease_server::{ClientTls, Config, StartError};
 use serde_json::json;
+use time::OffsetDateTime;
 
 use crate::args::{Args, CELL_DEFAULT, ServeArgs};
 
@@ -103,13 +104,34 @@ pub(super) const fn trusts_peers(config: &Config) -> bool {
     config.listen.peers_out_of_reach && config.node.tls.is_none() && !config.access.is_empty()
 }
 
+/// What a check of the files of a configuration found.
+pub(super) struct Found {
+    /// The end of the certificate, in seconds since 1970.
+    tls_until: Option<u64>,
+    data_dir: DataDirCheck,
+}
+
+/// Checks certificates and the data folder.
+pub(super) fn check(config: &Config) -> anyhow::Result<Found> {
+    let node = &config.node;
+    let tls_until = match &node.tls {
+        Some(tls) => Some(tls.check(&node.cell, node.node)?),
+        None => None,
+    };
+    let data_dir = match &node.data_dir {
+        Some(path) => check_data_dir(path).map_err(|error| StartError::Node(error.into()))?,
+        None => DataDirCheck::Usable,
+    };
+    Ok(Found { tls_until, data_dir })
+}
+
 /// The configuration for people.
-pub(super) fn text(config: &Config) -> String {
+pub(super) fn text(config: &Config, found: &Found) -> String {
     let Config { node, listen, client_tls, access, audit, limits, .. } = config;
     let (role, max_lease) = (node.role, node.max_lease);
     let mut text = "The configuration is valid. It would run\n".to_owned();
     let mut line = |what: &str, value: &str| {
-        let _ = writeln!(text, "  {what:<10}  {value}");
+        let _ = writeln!(text, "  {what:<11}  {value}");
     };
     line("node", &format!("{} of cell {}, a {role}", node.node, node.cell));
     line("list", &peers(node));
@@ -127,6 +149,9 @@ pub(super) fn text(config: &Config) -> String {
     let on = |at: Option<&str>| at.map_or("off".to_owned(), |at| format!("on {at}, {way}"));
     line("clients", &on(listen.for_clients()));
     line("http", &on(listen.for_http()));
+    if let Some(until) = found.tls_until {
+        line("certificate", &format!("valid until {}", date(until)));
+    }
     match access.len() {
         0 => line("access", "any client that can connect may do everything"),
         entries => line("access", &format!("by token, {entries} in [[access]]")),
@@ -139,6 +164,12 @@ pub(super) fn text(config: &Config) -> String {
         (Some(path), _) => line("data", &path.display().to_string()),
         (None, Role::Member) => line("data", &format!("none: waits {max_lease:?} at every start")),
         (None, Role::Proposer) => line("data", "none"),
+    }
+    if found.data_dir == DataDirCheck::MustBeCreated {
+        line(
+            "",
+            "which is missing: this user cannot create it, so systemd or an administrator must",
+        );
     }
     if let Some(path) = audit {
         line("audit", &path.display().to_string());
@@ -164,8 +195,18 @@ pub(super) fn text(config: &Config) -> String {
     text
 }
 
+/// A day, such as `2027-11-18, for 365 days`.
+fn date(until: u64) -> String {
+    let seconds = i64::try_from(until).unwrap_or(i64::MAX);
+    let Ok(at) = OffsetDateTime::from_unix_timestamp(seconds) else {
+        return "the end of time".to_owned();
+    };
+    let left = (at - OffsetDateTime::now_utc()).whole_days();
+    format!("{}, for {left} days", at.date())
+}
+
 /// The configuration for programs.
-pub(super) fn json(config: &Config) -> String {
+pub(super) fn json(config: &Config, found: &Found) -> String {
     let Config { node, listen, client_tls, access, limits, .. } = config;
     let plan = json!({
         "cell": node.cell,
@@ -181,6 +222,7 @@ pub(super) fn json(config: &Config) -> String {
         "clock_drift_ppm": node.clock_drift_ppm,
         "data_dir": node.data_dir,
         "tls": node.tls.is_some(),
+        "tls_not_after_seconds": found.tls_until,
         "tls_clients": client_tls.to_string(),
         "access": access.len(),
         "peers_out_of_reach": listen.peers_out_of_reach,
