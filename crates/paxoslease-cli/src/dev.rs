@@ -5,7 +5,7 @@
 
 mod processes;
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use paxoslease_client::Client;
+use paxoslease_node::StartError as NodeError;
 use paxoslease_server::{Config, Server, StartError};
 use serde_json::{Value, json};
 use tracing_subscriber::filter::LevelFilter;
@@ -33,11 +34,11 @@ pub(crate) fn run(args: DevArgs) -> anyhow::Result<Verdict> {
         let client = cell.client()?;
         if wait_until(&stop, || Ok(processes.all_run()? && cell.is_ready(&client)))? {
             print_summary(&args, &cell, Some(&processes.pids()))?;
-            wait_until(&stop, || processes.report_ended(&cell))?;
+            wait_until(&stop, || processes.report_ended(|| cell.votes(&client)))?;
         }
         return Ok(Verdict::Well);
     }
-    let servers = cell.start()?;
+    let servers = cell.start().map_err(name_port)?;
     let client = cell.client()?;
     if wait_until(&stop, || Ok(cell.is_ready(&client)))? {
         print_summary(&args, &cell, None)?;
@@ -77,6 +78,37 @@ struct DevCell {
     max_lease: Duration,
     redis_testing: bool,
     nodes: Vec<Addresses>,
+}
+
+/// How many nodes vote.
+struct Votes {
+    voting: usize,
+    all: usize,
+}
+
+impl fmt::Display for Votes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { voting, all } = self;
+        let outlook = if *voting > all / 2 {
+            "a majority is left, so leases are granted and renewed as before"
+        } else {
+            "no majority is left: nothing is granted, and leases expire"
+        };
+        write!(f, "{voting} of {all} nodes vote: {outlook}")
+    }
+}
+
+/// The error of a cell that did not start, with the option for another port if one is taken.
+fn name_port(error: StartError) -> anyhow::Error {
+    let source = match &error {
+        StartError::Listen { source, .. } => Some(source),
+        StartError::Node(NodeError::Listen { source, .. }) => Some(source),
+        _ => None,
+    };
+    if source.is_some_and(|source| source.kind() == io::ErrorKind::AddrInUse) {
+        return anyhow!("{error}: see --port");
+    }
+    error.into()
 }
 
 struct Addresses {
@@ -126,6 +158,15 @@ impl DevCell {
         })
     }
 
+    /// How many nodes vote, as each of them says, whichever process they run in.
+    fn votes(&self, client: &Client) -> Votes {
+        let votes = |node: &&Addresses| {
+            let status = client.status_of_blocking(&node.clients);
+            status.is_ok_and(|status| status.quarantine_remaining.is_zero())
+        };
+        Votes { voting: self.nodes.iter().filter(votes).count(), all: self.nodes.len() }
+    }
+
     fn start(&self) -> Result<Vec<Server>, StartError> {
         let start = |node: &Addresses| {
             let mut config = paxoslease_node::Config::new(&self.name, node.id)
@@ -145,8 +186,12 @@ impl DevCell {
     fn summary(&self, pids: Option<&[u32]>) -> String {
         let first = &self.nodes[0];
         let nodes = if self.nodes.len() == 1 { "node" } else { "nodes" };
+        let kept = match pids {
+            Some(_) => "the nodes have folders in the folder for temporary files",
+            None => "nothing is kept on disk",
+        };
         let mut text = format!(
-            "Cell {} of {} {nodes} runs: leases of up to {:?}, nothing is kept on disk\n\n",
+            "Cell {} of {} {nodes} runs: leases of up to {:?}, {kept}\n\n",
             self.name,
             self.nodes.len(),
             self.max_lease,

@@ -9,7 +9,7 @@ use std::{env, fs};
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Addresses, DevCell, program};
+use super::{Addresses, DevCell, Votes, program};
 use crate::output;
 
 pub(super) struct Processes {
@@ -79,14 +79,15 @@ impl Processes {
     pub(super) fn all_run(&mut self) -> anyhow::Result<bool> {
         for node in &mut self.nodes {
             if let Some(status) = node.child.try_wait().context("cannot check a node")? {
-                bail!("node {} did not start: {status}", node.id);
+                bail!("node {} did not start: {status}; --port names other ports", node.id);
             }
         }
         Ok(true)
     }
 
-    /// Reports nodes that have ended since the last call. Never true, so that a wait goes on.
-    pub(super) fn report_ended(&mut self, cell: &DevCell) -> anyhow::Result<bool> {
+    /// Reports nodes that have ended since the last call, and how many nodes vote now. Never true,
+    /// so that a wait goes on.
+    pub(super) fn report_ended(&mut self, votes: impl Fn() -> Votes) -> anyhow::Result<bool> {
         let mut news = Vec::new();
         for node in &mut self.nodes {
             if let Some(status) = node.child.try_wait().context("cannot check a node")?
@@ -95,15 +96,10 @@ impl Processes {
                 news.push((node.id, status, node.command_line.clone()));
             }
         }
-        let alive = self.nodes.iter().filter(|node| !node.gone).count();
         for (id, status, command_line) in news {
-            let outlook = if alive > cell.nodes.len() / 2 {
-                "a majority is left, so leases are granted and renewed as before"
-            } else {
-                "no majority is left: nothing is granted, and leases expire"
-            };
+            let votes = votes();
             output::to_stderr(&format!(
-                "node {id} ended ({status}); {outlook}. To restart it, run the command below; it is then silent for as \
+                "node {id} ended ({status}); {votes}. To restart it, run the command below; it is then silent for as \
                  long as the longest lease it may have forgotten:\n  {command_line}\n",
             ));
         }
