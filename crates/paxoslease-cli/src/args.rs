@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::styling::{AnsiColor, Styles};
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgAction, Command as Definition, CommandFactory as _, FromArgMatches as _};
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -67,9 +68,20 @@ impl Args {
 
     /// The arguments of this process. Exits if they are wrong, or ask for the help.
     pub(crate) fn of_process() -> Self {
-        let matches = Self::definition().get_matches();
-        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+        let matches = Self::definition().try_get_matches();
+        let args = matches.and_then(|matches| Self::from_arg_matches(&matches));
+        args.unwrap_or_else(|error| suggest_release(error).exit())
     }
+}
+
+/// clap suggests the most similar word, which for `unlock` is `lock`.
+fn suggest_release(mut error: clap::Error) -> clap::Error {
+    let is_unlock = |value: &ContextValue| *value == ContextValue::String("unlock".to_owned());
+    if error.get(ContextKind::InvalidSubcommand).is_some_and(is_unlock) {
+        let release = ContextValue::Strings(vec!["release".to_owned()]);
+        error.insert(ContextKind::SuggestedSubcommand, release);
+    }
+    error
 }
 
 /// The commands of the binary.

@@ -276,9 +276,16 @@ impl Supervisor<'_> {
             Report::NotStarted(code) => {
                 let error = io::Error::from_raw_os_error(code);
                 let code = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
-                let command = quoted(&self.job.command[0].to_string_lossy());
+                let command = self.job.command[0].to_string_lossy();
                 let problem = concise(&[], &error.to_string());
-                return Err(Failure::new(code, format!("cannot run {command}: {problem}")).into());
+                let then = match self.job.command {
+                    [_] if command.contains([' ', ';', '|', '&', '>', '<']) => {
+                        "; a line for the shell goes after -c"
+                    }
+                    _ => "",
+                };
+                let problem = format!("cannot run {}: {problem}{then}", quoted(&command));
+                return Err(Failure::new(code, problem).into());
             }
             Report::Stopped(signal) => self.stopped(signal),
             Report::Ending => self.is_ending = true,
