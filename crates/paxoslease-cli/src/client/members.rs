@@ -205,9 +205,28 @@ fn left(change: &ChangeStatus) -> String {
     }
 }
 
+/// Why nodes that answer take no part in a cell, and what to do: one line for all nodes with the
+/// same reason. `told` has the node whose reason the user gets anyway.
+pub(super) fn advice_for(statuses: &[&NodeStatus], told: Option<&NodeStatus>) -> Vec<String> {
+    let reason = |status: &NodeStatus| advice_as(status, 0);
+    let mut reasons: Vec<_> = told.into_iter().filter_map(reason).collect();
+    let mut lines = Vec::new();
+    for status in statuses {
+        if let Some(reason) = reason(status).filter(|reason| !reasons.contains(reason)) {
+            reasons.push(reason);
+            lines.extend(advice(status));
+        }
+    }
+    lines
+}
+
 /// Why a node that answers takes no part in a cell, and what to do.
 pub(super) fn advice(status: &NodeStatus) -> Option<String> {
-    let node = status.node;
+    advice_as(status, status.node)
+}
+
+/// The advice as if the node had this id.
+fn advice_as(status: &NodeStatus, node: u16) -> Option<String> {
     let refusal = status.peers.iter().find_map(|peer| {
         let problem = peer.problem.as_deref().filter(|_| !peer.up)?;
         Some((peer.node, problem.strip_prefix("it refused us: ")?))
@@ -224,7 +243,8 @@ pub(super) fn advice(status: &NodeStatus) -> Option<String> {
         Membership::Founding => {
             let founds = |peer: &PeerStatus| peer.up && peer.problem.is_none();
             let is_missing = |id: &&u16| {
-                **id != node && !status.peers.iter().any(|peer| peer.node == **id && founds(peer))
+                **id != status.node
+                    && !status.peers.iter().any(|peer| peer.node == **id && founds(peer))
             };
             let missing: Vec<u16> = status.members.iter().filter(is_missing).copied().collect();
             let then = if missing.is_empty() {

@@ -1,14 +1,16 @@
 //! `paxoslease status`: the cell as its nodes see it, and why a lease cannot be acquired. Hints.
 //!
-//! Asks every endpoint at once. What a node says about itself overrides what other nodes say.
+//! Asks every endpoint at once, and then the members that these name. What a node says about itself
+//! overrides what other nodes say.
 
 pub(super) mod members;
 
 use std::fmt::Write as _;
+use std::io::{IsTerminal as _, stdout};
 use std::thread;
 use std::time::Duration;
 
-use paxoslease_client::{AskError, Client, LeaseInfo, NodeStatus};
+use paxoslease_client::{AskError, Client, LeaseInfo, Membership, NodeStatus};
 use serde_json::{Value, json};
 
 use self::members::{Member, State, latest, members};
@@ -16,7 +18,7 @@ use super::alarm::since_boot;
 use super::connect;
 use super::failure::{Failure, UNAVAILABLE, concise, held};
 use super::look::object;
-use super::members::{advice, under_way};
+use super::members::{advice, advice_for, under_way};
 use super::table::Table;
 use super::text::{plain, quoted, short, span};
 use crate::args::StatusArgs;
@@ -31,7 +33,10 @@ pub(super) struct Answer {
 
 pub(crate) fn run(args: StatusArgs) -> anyhow::Result<Verdict> {
     let client = connect(&args.ask.cell)?;
-    let answers = ask_all(&client, client.endpoints());
+    let mut answers = ask_all(&client, client.endpoints());
+    let others = ask_all(&client, &other_members(&answers));
+    // An address of a member may be reachable for other clients only. Its peers answer for it then.
+    answers.extend(others.into_iter().filter(|other| other.said.is_ok()));
     let statuses: Vec<&NodeStatus> =
         answers.iter().filter_map(|answer| answer.said.as_ref().ok()).collect();
     let is_ready = statuses.iter().any(|status| status.ready);
@@ -45,7 +50,10 @@ pub(crate) fn run(args: StatusArgs) -> anyhow::Result<Verdict> {
         let all = json(&answers, is_ready, args.name.as_deref(), lease.as_ref());
         output::to_stdout(&format!("{all}\n"))?;
     } else {
-        output::to_stdout(&text(&answers, &statuses))?;
+        let is_terminal = stdout().is_terminal();
+        explained(is_terminal, &heading(&statuses))?;
+        output::to_stdout(&table(&answers))?;
+        explained(is_terminal, &reasons(&answers, &statuses, is_ready))?;
     }
     let Some(latest) = latest(statuses.iter().copied()) else {
         let error = answers.into_iter().find_map(|answer| answer.said.err());
@@ -63,9 +71,31 @@ pub(crate) fn run(args: StatusArgs) -> anyhow::Result<Verdict> {
         if let Some(name) = &args.name {
             text += &explain(name, lease.as_ref(), &statuses);
         }
-        output::to_stdout(&text)?;
+        explained(stdout().is_terminal(), &text)?;
     }
     Ok(Verdict::Well)
+}
+
+/// Writes sentences around the table. A program that reads stdout gets the table alone.
+fn explained(is_terminal: bool, text: &str) -> anyhow::Result<()> {
+    if is_terminal {
+        return output::to_stdout(text);
+    }
+    output::to_stderr(text);
+    Ok(())
+}
+
+/// Where clients reach members that have not answered themselves, although another node is
+/// connected to them.
+fn other_members(answers: &[Answer]) -> Vec<String> {
+    let said = || answers.iter().filter_map(|answer| answer.said.as_ref().ok());
+    let is_known = |id: u16| said().any(|status| status.node == id);
+    let peers = said().flat_map(|status| &status.peers);
+    let others = peers.filter(|peer| peer.up && !is_known(peer.node));
+    let mut addresses: Vec<String> = others.filter_map(|peer| peer.clients.clone()).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
 }
 
 /// Asks the nodes at all these endpoints at once.
@@ -110,16 +140,23 @@ fn json(
     all
 }
 
-/// The table for people: the nodes, and the leases that clients wait for.
-fn text(answers: &[Answer], statuses: &[&NodeStatus]) -> String {
+/// The cell, its members, and a change of them.
+fn heading(statuses: &[&NodeStatus]) -> String {
     let mut text = String::new();
     let mut cells: Vec<&str> = statuses.iter().map(|status| status.cell.as_str()).collect();
     cells.sort_unstable();
     cells.dedup();
     if let ([cell], Some(status)) = (cells.as_slice(), latest(statuses.iter().copied())) {
         let (cell, count, max) = (plain(cell), status.members.len(), span(status.max_lease));
-        let members = if count == 1 { "member" } else { "members" };
-        let _ = writeln!(text, "cell {cell}: {count} {members}, leases of up to {max}");
+        let nodes = |one| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
+        let members = match status.membership {
+            Membership::Founding => format!("not founded yet, {} in its list", nodes("node")),
+            Membership::Blank => format!("members not known yet, {} in its list", nodes("node")),
+            Membership::Fixed | Membership::Member | Membership::Outside | Membership::DiskLost => {
+                nodes("member")
+            }
+        };
+        let _ = writeln!(text, "cell {cell}: {members}, leases of up to {max}");
         if let Some(change) = &status.change {
             let _ = writeln!(text, "{}", under_way(status, change));
         }
@@ -127,7 +164,12 @@ fn text(answers: &[Answer], statuses: &[&NodeStatus]) -> String {
         let cells = cells.iter().map(|cell| quoted(cell)).collect::<Vec<_>>().join(", ");
         let _ = writeln!(text, "the endpoints belong to different cells: {cells}");
     }
-    let mut table = Table::new([
+    text
+}
+
+/// The nodes.
+fn table(answers: &[Answer]) -> String {
+    let mut table = Table::titled([
         "NODE",
         "WHERE",
         "STATE",
@@ -138,17 +180,23 @@ fn text(answers: &[Answer], statuses: &[&NodeStatus]) -> String {
         "RENEWED/S",
         "RELEASED/S",
     ]);
-    // Below the table, so that the table fits a terminal.
-    let mut reasons = String::new();
-    let mut down = 0;
     for member in members(answers) {
         table.push(row(&member));
-        let (id, state) = (member.id, member.state);
+    }
+    table.take()
+}
+
+/// Why nodes do not take part, below the table, so that the table fits a terminal; and the leases
+/// that clients wait for.
+fn reasons(answers: &[Answer], statuses: &[&NodeStatus], is_ready: bool) -> String {
+    let mut text = String::new();
+    let mut down = 0;
+    for Member { id, state, .. } in members(answers) {
         down += usize::from(matches!(state, State::Down(_)));
         if let State::Down(problem) | State::Refused(problem) = state
             && !problem.is_empty()
         {
-            let _ = writeln!(reasons, "node {id} is {state}");
+            let _ = writeln!(text, "node {id} is {state}");
         }
     }
     let is_silent = |answer: &&Answer| matches!(answer.said, Err(AskError::Unreachable { .. }));
@@ -164,15 +212,13 @@ fn text(answers: &[Answer], statuses: &[&NodeStatus]) -> String {
                 error => ("", &error.to_string()),
             };
             let problem = concise(std::slice::from_ref(&answer.endpoint), problem);
-            let _ = writeln!(reasons, "{}: {what}{problem}", answer.endpoint);
+            let _ = writeln!(text, "{}: {what}{problem}", answer.endpoint);
         }
     }
-    text += &table.take();
-    text += &reasons;
-    for status in statuses {
-        if let Some(advice) = advice(status) {
-            let _ = writeln!(text, "{advice}");
-        }
+    // The error of a cell that is not ready gives the advice for the latest node.
+    let told = latest(statuses.iter().copied()).filter(|_| !is_ready);
+    for advice in advice_for(statuses, told) {
+        let _ = writeln!(text, "{advice}");
     }
     for status in statuses {
         for wanted in &status.waiting {

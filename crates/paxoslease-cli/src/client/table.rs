@@ -1,4 +1,5 @@
-//! Tables: columns under titles on a terminal, tab-separated without titles elsewhere.
+//! Tables: columns under titles on a terminal, tab-separated elsewhere, with titles if there are so
+//! many columns that a program should choose them by name.
 
 use std::io::{IsTerminal as _, stdout};
 
@@ -13,6 +14,11 @@ pub(crate) struct Table<const N: usize> {
 impl<const N: usize> Table<N> {
     pub(crate) fn new(titles: [&'static str; N]) -> Self {
         Self::to(stdout().is_terminal(), titles)
+    }
+
+    /// A table that has its titles everywhere.
+    pub(crate) fn titled(titles: [&'static str; N]) -> Self {
+        Self { titles: Some(titles), ..Self::new(titles) }
     }
 
     fn to(is_terminal: bool, titles: [&'static str; N]) -> Self {

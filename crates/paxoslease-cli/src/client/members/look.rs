@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use paxoslease_client::{Client, NodeStatus};
 use serde_json::{Value, json};
 
-use super::{advice, under_way};
+use super::{advice_for, under_way};
 use crate::client::failure::{Failure, UNAVAILABLE};
 use crate::client::status::ask_all;
 use crate::client::status::members::{Member, State, latest, members};
@@ -98,7 +98,7 @@ fn text(
     if let Some(change) = &latest.change {
         let _ = writeln!(text, "{}", under_way(latest, change));
     }
-    for advice in statuses.iter().filter_map(|status| advice(status)) {
+    for advice in advice_for(statuses, None) {
         let _ = writeln!(text, "{advice}");
     }
     text

@@ -55,7 +55,7 @@ impl fmt::Display for State<'_> {
             Self::Outside => f.write_str("not a member"),
             Self::Founds => f.write_str("waits for the founding"),
             Self::Blank => f.write_str("not a member yet"),
-            Self::DiskLost => f.write_str("lost its disk"),
+            Self::DiskLost => f.write_str("not the member with its id"),
             Self::Quarantined(left) => write!(f, "quarantined for {} more", span(*left)),
             Self::Down("") => f.write_str("down"),
             Self::Down(problem) => write!(f, "down: {}", plain(problem)),
