@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import logging
 import os
 import threading
 import time
+import warnings
 import weakref
 from pathlib import Path
-from typing import Any, Callable, Mapping, NoReturn
+from typing import Any, Callable, Mapping, NoReturn, TypeVar
 
 from ._errors import Error, Forked, InvalidArgument, LeaseLost
 from ._native import NativeClient, NativeGrant, NativeLease, begin_exit
-from ._types import LeaseState, Pem, Seconds, seconds
+from ._types import Endpoints, LeaseState, Pem, Seconds, seconds, text
 
 log = logging.getLogger("paxoslease")
 
@@ -24,7 +26,7 @@ ENDPOINT_DEFAULT = "127.0.0.1:7400"
 
 
 def native_client(
-    endpoints: str | None,
+    endpoints: Endpoints | None,
     *,
     token: str | None,
     ca: Pem | None,
@@ -44,6 +46,8 @@ def native_client(
         cert = cert or env.get("PAXOSLEASE_TLS_CERT")
         key = key or env.get("PAXOSLEASE_TLS_KEY")
         server_name = server_name or env.get("PAXOSLEASE_TLS_SERVER_NAME")
+    if not isinstance(endpoints, str):
+        endpoints = ",".join(text(endpoint, "an endpoint") for endpoint in endpoints)
     if (cert is None) != (key is None):
         raise InvalidArgument("`cert` and `key` belong together: give both, or none of them")
     client = NativeClient(
@@ -54,8 +58,8 @@ def native_client(
         server_name=server_name,
         token_in_clear=token_in_clear,
         name=name,
-        request_timeout=seconds(request_timeout),
-        connect_timeout=seconds(connect_timeout),
+        request_timeout=seconds(request_timeout, "request_timeout"),
+        connect_timeout=seconds(connect_timeout, "connect_timeout"),
     )
     with registry:
         open_clients.add(client)
@@ -80,7 +84,28 @@ def wait_of(blocking: bool, timeout: Seconds | None) -> float | None:
         if timeout is not None:
             raise InvalidArgument("`timeout` is for an acquire that waits: leave out blocking=False")
         return 0.0
-    return None if timeout is None else seconds(timeout)
+    return None if timeout is None else seconds(timeout, "timeout")
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def needs_ttl(method: F) -> F:
+    """Says what is missing to a program that knows other libraries, where `timeout` is the ttl."""
+
+    @functools.wraps(method)
+    def call(self: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        if not args and "ttl" not in kwargs:
+            raise TypeError(
+                f"{method.__name__}() needs a ttl, how long the lease lasts if this process dies: "
+                "ttl=15. `timeout` is how long to wait for it"
+            )
+        text(name, "name")
+        if kwargs.get("holder") is not None:
+            text(kwargs["holder"], "holder")
+        return method(self, name, *args, **kwargs)
+
+    return call  # type: ignore[return-value]
 
 
 registry = threading.RLock()
@@ -194,6 +219,16 @@ class LeaseView:
         error = LeaseLost(f'"{self.name}" (fence {self.fence}) is not held any more; acquire it anew')
         error.name, error.fence = self.name, self.fence
         return error
+
+    def __del__(self) -> None:
+        """Warns of a lease that is held although the program has dropped it. The lease is released."""
+        try:
+            is_forgotten = not exiting and self._native.is_held()
+        except (AttributeError, Forked):
+            # It was not made, or it is the parent's.
+            return
+        if is_forgotten:
+            warnings.warn(f"unreleased {self!r}", ResourceWarning, stacklevel=2, source=self)
 
     def _was_left(self, lost: LeaseLost | None, raised: BaseException | None) -> None:
         """The end of a `with` block, after the release."""

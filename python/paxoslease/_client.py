@@ -19,10 +19,10 @@ from typing import (
 )
 
 from . import _losses
-from ._base import Grant, LeaseView, checked_callback, log, native_client, replaces, wait_of
+from ._base import Grant, LeaseView, checked_callback, log, native_client, needs_ttl, replaces, wait_of
 from ._errors import EndOfStream, Forked, InvalidArgument, LeaseLost, Unavailable
 from ._native import NativeLease, NativeStream, Pending
-from ._types import Change, Leader, LeaseInfo, LeaseState, Pem, Seconds, Status, seconds
+from ._types import Change, Endpoints, Leader, LeaseInfo, LeaseState, Pem, Seconds, Status, seconds
 
 if TYPE_CHECKING:
     from typing_extensions import Concatenate, ParamSpec
@@ -52,7 +52,7 @@ class LostEvent:
         Returns False after `timeout` seconds, or when the lease is released.
         """
         try:
-            return self._native.ended().wait(None if timeout is None else seconds(timeout))
+            return self._native.ended().wait(None if timeout is None else seconds(timeout, "timeout"))
         except TimeoutError:
             return False
 
@@ -61,8 +61,9 @@ class Lease(LeaseView):
     """A lease that is held. It renews itself in the background until it is released or lost, even
     while Python code holds the interpreter lock.
 
-    As a context manager it is released at the end of the block. An object that is garbage collected
-    releases its lease too.
+    As a context manager it is released at the end of the block. Entering the block raises LeaseLost
+    if the lease is over. An object that is garbage collected releases its lease too, with a
+    ResourceWarning: keep the object as long as the lease is needed.
     """
 
     __slots__ = ()
@@ -80,7 +81,7 @@ class Lease(LeaseView):
         """
         try:
             pending = self._native.changed(*self._seen)
-            self._seen = pending.wait(None if timeout is None else seconds(timeout))
+            self._seen = pending.wait(None if timeout is None else seconds(timeout, "timeout"))
         except TimeoutError:
             return self.state
         return LeaseState(self._seen[1])
@@ -96,6 +97,7 @@ class Lease(LeaseView):
             pending.wait()
 
     def __enter__(self) -> Lease:
+        self.check()
         return self
 
     def __exit__(
@@ -171,7 +173,7 @@ class Stream(Generic[T]):
         if self._next is None:
             self._next = self._native.next()
         try:
-            item = self._next.wait(None if timeout is None else seconds(timeout))
+            item = self._next.wait(None if timeout is None else seconds(timeout, "timeout"))
         except TimeoutError:
             raise
         except EndOfStream:
@@ -250,8 +252,8 @@ class Client:
     fails, the client goes on with the next endpoint. All methods may be called from any thread. A
     process that forks needs a new client in the child.
 
-    - `endpoints`: `host:port`, several separated by commas; the port is 7400 by default. Without
-      endpoints, the environment decides, as it does for the command `paxoslease`:
+    - `endpoints`: `host:port`, several separated by commas or in a list; the port is 7400 by
+      default. Without endpoints, the environment decides, as it does for the command `paxoslease`:
       PAXOSLEASE_ENDPOINTS, PAXOSLEASE_TOKEN or PAXOSLEASE_TOKEN_FILE, PAXOSLEASE_TLS_CA,
       PAXOSLEASE_TLS_CERT, PAXOSLEASE_TLS_KEY, PAXOSLEASE_TLS_SERVER_NAME.
     - `token`: authenticates this client.
@@ -273,7 +275,7 @@ class Client:
 
     def __init__(
         self,
-        endpoints: str | None = None,
+        endpoints: Endpoints | None = None,
         *,
         token: str | None = None,
         ca: Pem | None = None,
@@ -298,6 +300,7 @@ class Client:
             connect_timeout=connect_timeout,
         )
 
+    @needs_ttl
     def lock(
         self,
         name: str,
@@ -359,6 +362,7 @@ class Client:
         on_lost: Callable[[Lease], object] | None = None,
     ) -> Callable[[Callable[Concatenate[Lease, P], R]], Callable[P, R]]: ...
 
+    @needs_ttl
     def exclusive(
         self,
         name: str,
@@ -410,6 +414,7 @@ class Client:
 
         return decorate
 
+    @needs_ttl
     def acquire(
         self,
         name: str,
@@ -437,17 +442,18 @@ class Client:
         >>> client.acquire("doc/acquire", ttl=15, blocking=False, holder="me")
         Traceback (most recent call last):
         ...
-        paxoslease._errors.Held: "doc/acquire" is held by ...
+        paxoslease.Held: "doc/acquire" is held by ...
         >>> lease.release()
         """
         checked_callback(on_lost)
         wait = wait_of(blocking, timeout)
-        native = self._native.acquire(name, seconds(ttl), wait, holder, permits).wait()
+        native = self._native.acquire(name, seconds(ttl, "ttl"), wait, holder, permits).wait()
         lease = Lease(native, self._native)
         if on_lost is not None:
             _losses.notifier.add(lease, on_lost)
         return lease
 
+    @needs_ttl
     def acquire_detached(
         self,
         name: str,
@@ -466,13 +472,13 @@ class Client:
         >>> client.release(grant.name, grant.fence)
         """
         wait = wait_of(blocking, timeout)
-        pending = self._native.acquire_detached(name, seconds(ttl), wait, holder, permits)
+        pending = self._native.acquire_detached(name, seconds(ttl, "ttl"), wait, holder, permits)
         return Grant(pending.wait())
 
     def renew(self, name: str, fence: int, ttl: Seconds) -> Grant:
         """Renews a tenure that was granted to this holder, here or in another process. Raises
         LeaseLost if that tenure is over. Never renew a tenure that a hint has shown."""
-        return Grant(self._native.renew(name, fence, seconds(ttl)).wait())
+        return Grant(self._native.renew(name, fence, seconds(ttl, "ttl")).wait())
 
     def keep(self, name: str, fence: int, duration: Seconds) -> None:
         """Has the members of the cell keep a tenure for this long, without renewals: a standing
@@ -485,7 +491,7 @@ class Client:
         True
         >>> client.release(grant.name, grant.fence)
         """
-        self._native.keep(name, fence, seconds(duration)).wait()
+        self._native.keep(name, fence, seconds(duration, "duration")).wait()
 
     def release(self, name: str, fence: int, *, force: bool = False) -> None:
         """Releases a tenure that was granted to this holder, here or in another process. The holder

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from enum import Enum
-from typing import Any, Literal, NamedTuple, TypedDict, Union
+from typing import Any, Iterable, Literal, NamedTuple, TypedDict, Union
 
 Seconds = Union[float, timedelta]
 """A span of time: a number of seconds, or a timedelta."""
+
+Endpoints = Union[str, Iterable[str]]
+"""One `host:port`, several separated by commas, or a list of them."""
 
 Pem = Union[str, "os.PathLike[str]", bytes]
 """Certificates or a key: the path of a PEM file, or its content as bytes."""
@@ -108,5 +111,18 @@ class Status(TypedDict, total=False):
     ballots_remaining_ratio: str
 
 
-def seconds(span: Seconds) -> float:
-    return span.total_seconds() if isinstance(span, timedelta) else span
+def seconds(span: Seconds, what: str) -> float:
+    """The span of the argument `what`."""
+    if isinstance(span, timedelta):
+        return span.total_seconds()
+    # `float` would accept the text "15".
+    if isinstance(span, (str, bytes)) or not hasattr(span, "__float__"):
+        raise TypeError(f"{what} must be a number of seconds or a timedelta, not {span!r}")
+    return float(span)
+
+
+def text(value: str, what: str) -> str:
+    """The text of the argument `what`."""
+    if not isinstance(value, str):
+        raise TypeError(f"{what} must be a str, not {value!r}")
+    return value

@@ -34,10 +34,10 @@ from typing import (
     overload,
 )
 
-from ._base import Grant, LeaseView, checked_callback, log, native_client, replaces, wait_of
+from ._base import Grant, LeaseView, checked_callback, log, native_client, needs_ttl, replaces, wait_of
 from ._errors import EndOfStream, Forked, InvalidArgument, LeaseLost, Unavailable
 from ._native import NativeLease, NativeStream, Pending, Ready
-from ._types import Change, Leader, LeaseInfo, LeaseState, Pem, Seconds, Status, seconds
+from ._types import Change, Endpoints, Leader, LeaseInfo, LeaseState, Pem, Seconds, Status, seconds
 
 __all__ = ["Client", "Election", "Lease", "Lock", "LostEvent", "Observer", "Scan", "Watch"]
 
@@ -131,8 +131,9 @@ class Lease(LeaseView):
     """A lease that is held. It renews itself in the background until it is released or lost, even
     while the event loop is busy.
 
-    As an async context manager it is released at the end of the block. An object that is garbage
-    collected releases its lease too.
+    As an async context manager it is released at the end of the block. Entering the block raises
+    LeaseLost if the lease is over. An object that is garbage collected releases its lease too, with
+    a ResourceWarning: keep the object as long as the lease is needed.
     """
 
     __slots__ = ()
@@ -195,6 +196,7 @@ class Lease(LeaseView):
             await run(pending)
 
     async def __aenter__(self) -> Lease:
+        self.check()
         return self
 
     async def __aexit__(
@@ -345,7 +347,7 @@ class Client:
 
     def __init__(
         self,
-        endpoints: str | None = None,
+        endpoints: Endpoints | None = None,
         *,
         token: str | None = None,
         ca: Pem | None = None,
@@ -370,6 +372,7 @@ class Client:
             connect_timeout=connect_timeout,
         )
 
+    @needs_ttl
     def lock(
         self,
         name: str,
@@ -428,6 +431,7 @@ class Client:
         on_lost: Callable[[Lease], object] | None = None,
     ) -> Callable[[Callable[Concatenate[Lease, P], Awaitable[R]]], Callable[P, Awaitable[R]]]: ...
 
+    @needs_ttl
     def exclusive(
         self,
         name: str,
@@ -473,6 +477,7 @@ class Client:
 
         return decorate
 
+    @needs_ttl
     async def acquire(
         self,
         name: str,
@@ -488,7 +493,7 @@ class Client:
         `paxoslease.Client.acquire`; the event loop calls `on_lost`, which may be `async def`."""
         checked_callback(on_lost)
         wait = wait_of(blocking, timeout)
-        pending = self._native.acquire(name, seconds(ttl), wait, holder, permits)
+        pending = self._native.acquire(name, seconds(ttl, "ttl"), wait, holder, permits)
         native = await run(pending, NativeLease.discard)
         lease = Lease(native, self._native)
         if on_lost is not None:
@@ -497,6 +502,7 @@ class Client:
             task.add_done_callback(notifying.discard)
         return lease
 
+    @needs_ttl
     async def acquire_detached(
         self,
         name: str,
@@ -509,18 +515,18 @@ class Client:
     ) -> Grant:
         """Acquires a lease that is neither renewed nor released by itself. See `renew`, `release`."""
         wait = wait_of(blocking, timeout)
-        pending = self._native.acquire_detached(name, seconds(ttl), wait, holder, permits)
+        pending = self._native.acquire_detached(name, seconds(ttl, "ttl"), wait, holder, permits)
         return Grant(await run(pending))
 
     async def renew(self, name: str, fence: int, ttl: Seconds) -> Grant:
         """Renews a tenure that was granted to this holder, here or in another process. Raises
         LeaseLost if that tenure is over. Never renew a tenure that a hint has shown."""
-        return Grant(await run(self._native.renew(name, fence, seconds(ttl))))
+        return Grant(await run(self._native.renew(name, fence, seconds(ttl, "ttl"))))
 
     async def keep(self, name: str, fence: int, duration: Seconds) -> None:
         """Has the members of the cell keep a tenure for this long, without renewals. See
         `paxoslease.Client.keep`."""
-        await run(self._native.keep(name, fence, seconds(duration)))
+        await run(self._native.keep(name, fence, seconds(duration, "duration")))
 
     async def release(self, name: str, fence: int, *, force: bool = False) -> None:
         """Releases a tenure that was granted to this holder, here or in another process. See

@@ -79,14 +79,34 @@ pub(crate) fn span(what: &str, seconds: f64) -> Result<Duration, Failure> {
 impl From<AskError> for Failure {
     fn from(error: AskError) -> Self {
         let class = match error {
-            AskError::Unauthenticated(_) | AskError::Denied(_) | AskError::Tls { .. } => {
-                "AccessDenied"
-            }
             AskError::Name(_) => "InvalidArgument",
             AskError::Stopped => "Closed",
+            ref error if error.is_lack_of_trust() => "AccessDenied",
             _ => "Unavailable",
         };
-        Self::Other { class, text: error.to_string() }
+        Self::Other { class, text: advise(&error) }
+    }
+}
+
+/// The text of an error, with what to do in Python.
+fn advise(error: &AskError) -> String {
+    match error {
+        error if *error == AskError::NO_MAJORITY => {
+            "no majority of the cell answered in time; client.status() says which nodes are \
+             unreachable"
+                .to_owned()
+        }
+        // The nodes' messages say what to do, by the name of their command.
+        AskError::NoQuorum(_) => error.to_string().replace("CELL.STATUS", "client.status()"),
+        AskError::Unauthenticated(_) => format!("{error}; pass token= to Client"),
+        AskError::TlsRequired { endpoint } => {
+            format!("{endpoint} requires TLS: pass ca= to Client, the CA of the nodes")
+        }
+        AskError::TokenInClear { endpoint } => format!(
+            "refused to send the token to {endpoint} without TLS, because others could read it; pass \
+             ca= to Client, or token_in_clear=True if you trust the network"
+        ),
+        error => error.to_string(),
     }
 }
 
@@ -117,10 +137,16 @@ impl From<ReleaseError> for Failure {
         let text = error.to_string();
         match error {
             ReleaseError::NotHeld { name, fence } => Self::Lost { text, name, fence },
+            // A name that is not valid was never asked for.
+            ReleaseError::Unconfirmed(error @ AskError::Name(_)) => error.into(),
             ReleaseError::Unconfirmed(error) => match error.into() {
-                // A name that is not valid was never asked for.
-                Self::Other { class: "InvalidArgument", text } => Self::invalid(text),
-                Self::Other { class, .. } => Self::Other { class, text },
+                Self::Other { class, text: why } => {
+                    let text = format!(
+                        "the release was not confirmed, so the lease is free when its ttl is over: \
+                         {why}"
+                    );
+                    Self::Other { class, text }
+                }
                 other => other,
             },
             _ => Self::Other { class: "Error", text },

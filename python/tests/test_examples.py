@@ -10,6 +10,8 @@ import pytest
 from conftest import PATIENCE, REPOSITORY
 from servers import Redis
 
+from paxoslease import Client
+
 EXAMPLES = REPOSITORY / "python" / "examples"
 
 
@@ -81,7 +83,7 @@ def test_one_scheduler_runs_the_jobs(start):
     assert later[0] == str(second.pid) and int(later[-1]) > int(line[-1])
 
 
-def test_a_management_command_runs_on_one_machine(start):
+def test_a_management_command_runs_on_one_machine(start, environment):
     folder = EXAMPLES / "django_project"
     runs = [start("manage.py", "nightly", folder=folder) for _ in range(5)]
     with ThreadPoolExecutor() as executor:
@@ -91,5 +93,12 @@ def test_a_management_command_runs_on_one_machine(start):
     assert words == ["not"] * 4 + ["works"]
     late, _ = start("manage.py", "nightly", folder=folder).communicate(timeout=PATIENCE)
     assert late.startswith("not here"), "the lease outlasts a short run"
+    with Client(environment["PAXOSLEASE_ENDPOINTS"]) as client:
+        turn = client.get("jobs/nightly/turn")
+        client.release(turn.name, turn.fence, force=True)
+        with client.lock("jobs/nightly/work", ttl=15):
+            run = start("manage.py", "nightly", folder=folder)
+            during, errors = run.communicate(timeout=PATIENCE)
+    assert during.startswith("the last run still works") and run.returncode == 0, errors
 
 

@@ -4,6 +4,9 @@ import copy
 import ctypes
 import gc
 import pickle
+import pydoc
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -28,7 +31,8 @@ def test_a_lock_is_held_inside_its_block_only(client, name):
 
 def test_a_second_holder_is_refused_or_waits(client, name):
     with client.lock(name, ttl=15, holder="first") as first:
-        with pytest.raises(Held, match=f'"{name}" is held by "first"') as held:
+        is_held = f'"{name}" is held by "first" .fence {first.fence}. for 1[45].* s more unless renewed'
+        with pytest.raises(Held, match=is_held) as held:
             client.acquire(name, ttl=15, blocking=False)
         assert (held.value.name, held.value.holder.holder) == (name, "first")
         with pytest.raises(Held):
@@ -54,11 +58,28 @@ def test_a_lease_ends_once(client, name):
         lease.check()
 
 
-def test_a_lease_that_is_dropped_is_released(client, name):
+def test_a_lease_that_is_dropped_is_released_with_a_warning(client, name, recwarn):
     lease = client.acquire(name, ttl=15)
-    del lease
+    with pytest.warns(ResourceWarning, match=f"unreleased <Lease '{name}'"):
+        del lease
+        gc.collect()
+    with client.acquire(name, ttl=15, timeout=10) as lease:
+        pass
+    lost = client.acquire(name, ttl=1)
+    client.release(name, lost.fence, force=True)
+    assert lost.lost.wait(30)
+    recwarn.clear()
+    del lease, lost
     gc.collect()
-    client.acquire(name, ttl=15, timeout=10).release()
+    assert not recwarn.list, "nothing was forgotten"
+
+
+def test_a_block_is_not_entered_with_a_lease_that_is_over(client, name):
+    lease = client.acquire(name, ttl=15)
+    lease.release()
+    with pytest.raises(LeaseLost, match=name):
+        with lease:
+            pytest.fail("the block ran without a lease")
 
 
 def test_a_lost_lease_is_noticed_by_all_means(client, name):
@@ -327,7 +348,11 @@ def test_a_bad_argument_is_named(client, name):
         (lambda: client.acquire(name, ttl=15, holder="x" * 300), "holder"),
         (lambda: client.lock(name, ttl=15, timeout=1, blocking=False), "timeout"),
         (lambda: client.release("", 1), "bad name"),
+        (lambda: client.acquire(name, ttl=0), "a ttl of 0 is too short"),
         (lambda: Client("::1"), "brackets"),
+        (lambda: Client("redis://127.0.0.1:7400"), "no scheme"),
+        (lambda: Client(["127.0.0.1:1;127.0.0.1:2"]), "commas"),
+        (lambda: Client([]), "no endpoint"),
         (lambda: Client(""), "no endpoint"),
         (lambda: Client("a", ca="missing.pem"), "cannot read missing.pem"),
         (lambda: Client("a", ca=b"nonsense"), "the given CA"),
@@ -337,8 +362,35 @@ def test_a_bad_argument_is_named(client, name):
         with pytest.raises(InvalidArgument, match=text) as error:
             call()
         assert isinstance(error.value, ValueError) and isinstance(error.value, paxoslease.Error)
-    with pytest.raises(TypeError):
-        client.acquire(name, ttl="15")
+    for call, text in [
+        (lambda: client.acquire(name, ttl="15s"), "ttl must be a number of seconds or a timedelta, not '15s'"),
+        (lambda: client.acquire(name, ttl=15, timeout="5"), "timeout must be a number"),
+        (lambda: client.acquire(5, ttl=15), "name must be a str, not 5"),
+        (lambda: client.acquire(name, ttl=15, holder=5), "holder must be a str, not 5"),
+        (lambda: Client([7400]), "an endpoint must be a str, not 7400"),
+        (lambda: client.lock(name, timeout=15), "lock.. needs a ttl, .*`timeout` is how long to wait"),
+        (lambda: paxoslease.aio.Client("a").acquire(name), "acquire.. needs a ttl"),
+    ]:
+        with pytest.raises(TypeError, match=text):
+            call()
+
+
+def test_endpoints_may_be_a_list(endpoints, name):
+    with Client(endpoints.split(",")) as client:
+        assert ",".join(client.endpoints) == endpoints
+        with client.lock(name, ttl=15) as lease:
+            assert lease.is_held()
+
+
+def test_without_a_majority_errors_and_status_say_why(own_cell, name):
+    with Client(own_cell.endpoints) as client:
+        for place in (0, 1):
+            own_cell.kill(place)
+        for options in ({"blocking": False}, {"timeout": 1}):
+            with pytest.raises(paxoslease.Unavailable, match=r"client.status\(\)"):
+                client.acquire(name, ttl=15, **options)
+        status = client.status()
+        assert status["node"] == 3 and not status["ready"], "the node that lives was asked"
 
 
 def test_a_cell_that_does_not_answer_is_unavailable(name):
@@ -385,9 +437,14 @@ def test_tls_and_a_token_authenticate_both_sides(secure):
     pem = {key: path.read_bytes() for key, path in (worker | {"ca": certs / "ca.pem"}).items()}
     with Client(endpoint, token=token, server_name="localhost", **pem) as client:
         client.acquire("jobs/a", ttl=15).release()
-    for options in ({"ca": certs / "ca.pem"}, {"ca": certs / "ca.pem", "token": "wrong"}, {}):
-        with Client(endpoint, **options) as client, pytest.raises(paxoslease.AccessDenied):
-            client.acquire("jobs/a", ttl=15)
+    for options, text in [
+        ({"ca": certs / "ca.pem"}, "a token is required, and no valid one was sent; pass token="),
+        ({"ca": certs / "ca.pem", "token": "wrong"}, "this token is unknown here; pass token="),
+        ({}, f"{endpoint} requires TLS: pass ca="),
+    ]:
+        with Client(endpoint, **options) as client:
+            with pytest.raises(paxoslease.AccessDenied, match=text):
+                client.acquire("jobs/a", ttl=15)
 
 
 def test_help_shows_signatures_and_explanations():
@@ -397,3 +454,13 @@ def test_help_shows_signatures_and_explanations():
     import inspect
 
     assert str(inspect.signature(Client.acquire)).startswith("(self, name: 'str', ttl: 'Seconds', *")
+    page = pydoc.plain(pydoc.render_doc(paxoslease))
+    assert page.index("\n    Client ") < page.index("_native"), "the public parts come first"
+
+
+def test_public_names_are_those_that_programs_import():
+    for name in paxoslease.__all__:
+        assert getattr(getattr(paxoslease, name), "__module__", "paxoslease") == "paxoslease"
+    say = "import paxoslease; print(paxoslease.aio.Client.__module__); raise paxoslease.Held('x')"
+    done = subprocess.run([sys.executable, "-c", say], capture_output=True, text=True)
+    assert done.stdout == "paxoslease.aio\n" and done.stderr.endswith("\npaxoslease.Held: x\n")
