@@ -19,8 +19,9 @@ const TTL: Duration = Duration::from_secs(15);
 /// An election among all candidates that campaign under the same name.
 ///
 /// ```no_run
+/// # extern crate paxoslease_client as paxoslease;
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use paxoslease_client::{Client, Election};
+/// use paxoslease::{Client, Election};
 ///
 /// let client = Client::from_env()?;
 /// let election = Election::new(&client, "scheduler").holder("10.0.0.7:9000");

@@ -121,8 +121,10 @@ impl LeaseGuard {
     /// over. Cancel-safe.
     ///
     /// ```no_run
-    /// # async fn example(mut lease: paxoslease_holder::LeaseGuard) {
-    /// use paxoslease_holder::LeaseState;
+    /// # extern crate paxoslease_holder as paxoslease;
+    /// # async fn example(mut lease: paxoslease::LeaseGuard) {
+    /// use paxoslease::LeaseState;
+    ///
     /// while lease.changed().await != LeaseState::Lost {
     ///     println!("{:?}, for {:?} at least", lease.state(), lease.remaining());
     /// }

@@ -31,8 +31,9 @@ pub use spin::{Spin, SpinError};
 /// The settings of a node.
 ///
 /// ```
+/// # mod paxoslease { pub use {paxoslease_node as node, paxoslease_node::Config}; }
 /// use std::time::Duration;
-/// use paxoslease_node::{Config, Tls};
+/// use paxoslease::{Config, node::Tls};
 ///
 /// let config = Config::new("prod-eu", 1)
 ///     .peer(1, "10.0.0.1:7401")

@@ -6,8 +6,9 @@
 //! here are the threads, sockets, clock and disk around it.
 //!
 //! ```no_run
+//! # extern crate paxoslease_node as paxoslease;
 //! use std::time::Duration;
-//! use paxoslease_node::{Config, Node};
+//! use paxoslease::{Config, Node};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let config = Config::load("node.toml")?;

@@ -23,9 +23,9 @@ use crate::world::{Bells, World};
 /// Every method that takes the id of a node panics if the cell has no such node.
 ///
 /// ```
+/// # mod paxoslease { pub use {paxoslease_holder::LeaseState, paxoslease_world::TestCell}; }
 /// use std::time::Duration;
-/// use paxoslease_holder::LeaseState;
-/// use paxoslease_world::TestCell;
+/// use paxoslease::{LeaseState, TestCell};
 ///
 /// let cell = TestCell::new(3);
 /// let ttl = Duration::from_secs(10);

@@ -55,6 +55,11 @@ pub(super) fn is_plain(repository: &Repository) -> Vec<Finding> {
                 let message = "rustdoc shows the path of this link; write [`X`](crate::X)";
                 findings.push(file.finding(number, message.to_owned()));
             }
+            if is_public_source(&file.path) && shows_part(line) {
+                let message = "users have the crate `paxoslease` only; import from it, and hide what \
+                               stands for it in a line that begins with `#`";
+                findings.push(file.finding(number, message.to_owned()));
+            }
             let name =
                 line.trim_start().strip_prefix("fn ").and_then(|rest| rest.split('(').next());
             if let Some(name) = name.filter(|name| is_test && name.len() > TEST_NAME_MAX) {
@@ -71,6 +76,15 @@ pub(super) fn is_plain(repository: &Repository) -> Vec<Finding> {
 fn is_public_source(path: &str) -> bool {
     const CRATES: [&str; 5] = ["", "-client", "-holder", "-node", "-world"];
     CRATES.iter().any(|name| path.starts_with(&format!("crates/paxoslease{name}/src/")))
+}
+
+/// Whether an example shows a crate that users do not depend on.
+fn shows_part(line: &str) -> bool {
+    const PARTS: [&str; 4] = ["client::", "holder::", "node::", "world::"];
+    let example = line.trim_start().get(3..).unwrap_or_default().trim_start();
+    let is_hidden = example.starts_with("# ");
+    let names_part = PARTS.iter().any(|part| line.contains(&format!("paxoslease_{part}")));
+    is_doc(line) && !is_hidden && names_part
 }
 
 fn is_doc(line: &str) -> bool {

@@ -36,9 +36,12 @@ const EXAMPLE: &str = "write a number and a unit, such as 15s or 500ms";
 /// Says what is wrong and what to write instead.
 ///
 /// ```
+/// # mod paxoslease { pub use paxoslease_node as node; }
 /// use std::time::Duration;
-/// assert_eq!(paxoslease_node::parse_duration("1m30s"), Ok(Duration::from_secs(90)));
-/// let error = paxoslease_node::parse_duration("15").unwrap_err();
+/// use paxoslease::node::parse_duration;
+///
+/// assert_eq!(parse_duration("1m30s"), Ok(Duration::from_secs(90)));
+/// let error = parse_duration("15").unwrap_err();
 /// assert_eq!(error.to_string(), "15 has no unit; write 15s or 15ms");
 /// ```
 pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
