@@ -187,7 +187,7 @@ impl DevCell {
         let first = &self.nodes[0];
         let nodes = if self.nodes.len() == 1 { "node" } else { "nodes" };
         let kept = match pids {
-            Some(_) => "the nodes have folders in the folder for temporary files",
+            Some(_) => "the nodes keep their records in temporary folders",
             None => "nothing is kept on disk",
         };
         let mut text = format!(

@@ -2,6 +2,7 @@
 
 mod conversation;
 mod hold;
+mod picture;
 mod serve;
 mod snippets;
 mod support;

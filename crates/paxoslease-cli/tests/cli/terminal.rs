@@ -12,7 +12,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use crate::support::{Cell, PATIENCE, is_readable, scratch, utf8};
 
 /// The controlling end of a terminal, and the session at its other end.
-struct TestTerminal {
+pub(crate) struct TestTerminal {
     keyboard: File,
     session: Child,
 }
@@ -23,7 +23,7 @@ impl TestTerminal {
     }
 
     /// Runs a command as the first process of a session. Without `unsafe`, that requires `setsid`.
-    fn run(cell: &Cell, args: &[&str]) -> Self {
+    pub(crate) fn run(cell: &Cell, args: &[&str]) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&master).expect("ours");
         unlockpt(&master).expect("ours");
@@ -55,6 +55,20 @@ impl TestTerminal {
             shown.push(byte[0] as char);
         }
         shown
+    }
+
+    /// The output up to the end of the session.
+    pub(crate) fn rest(mut self) -> String {
+        let mut shown = Vec::new();
+        let mut bytes = [0; 1024];
+        // A terminal without a session fails to read.
+        while is_readable(&self.keyboard, PATIENCE)
+            && let Ok(count @ 1..) = self.keyboard.read(&mut bytes)
+        {
+            shown.extend_from_slice(&bytes[..count]);
+        }
+        self.end();
+        String::from_utf8(shown).expect("UTF-8").replace('\r', "")
     }
 
     /// Waits until the first process is stopped, and continues it.
