@@ -61,7 +61,7 @@ pub(crate) fn try_out(args: Vec<String>) -> anyhow::Result<()> {
 fn fill_tree() -> anyhow::Result<()> {
     let manual = format!("{TREE}/share/man/man1");
     let binary = format!("{TREE}/bin/paxoslease");
-    run("mkdir", ["-p", &format!("{TREE}/bin"), &format!("{TREE}/docs"), &manual])?;
+    run("mkdir", ["-p", &format!("{TREE}/bin"), &manual])?;
     run("strip", ["-o", &binary, "target/release/paxoslease"])?;
     run("target/release/paxoslease", ["man", "--out", &manual])?;
     run("gzip", ["-9", "--no-name", "--recursive", &manual])?;
@@ -74,7 +74,7 @@ fn fill_tree() -> anyhow::Result<()> {
         write(&format!("{TREE}/share/{place}"), &script.stdout()?)?;
     }
     run("cp", ["README.md", "SECURITY.md", "CHANGELOG.md", TREE])?;
-    run("cp", ["docs/install.md", "docs/operating.md", &format!("{TREE}/docs")])
+    run("cp", ["--recursive", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs", TREE])
 }
 
 /// For other systems. The paths are those that docs/operating.md uses.

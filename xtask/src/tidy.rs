@@ -59,6 +59,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("relative links lead somewhere", links::lead_somewhere),
     ("every rule stands in the protocol's table", rules::stand_in_the_table),
     ("published crates say what they are", packages::are_complete),
+    ("the Debian package has the documents", packages::have_documents),
     ("versions agree", dependencies::agree),
     ("nothing of one machine", machine::leaves_no_trace),
     ("files and lines keep their size", shape::keeps_its_size),

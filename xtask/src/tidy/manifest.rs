@@ -22,6 +22,12 @@ pub(super) struct Dependency {
     pub(super) version: Option<String>,
 }
 
+/// A line of the assets of the Debian package.
+pub(super) struct Asset<'a> {
+    pub(super) source: &'a str,
+    pub(super) folder: &'a str,
+}
+
 impl<'a> Manifest<'a> {
     pub(super) fn of(file: &'a File, offered: &[Dependency]) -> Option<Self> {
         Some(Self { file, table: file.text.parse().ok()?, offered: offered.to_vec() })
@@ -46,6 +52,15 @@ impl<'a> Manifest<'a> {
     /// Whether the package has this field, its own or the workspace's.
     pub(super) fn has_field(&self, field: &str) -> bool {
         self.table.get("package").and_then(|package| package.get(field)).is_some()
+    }
+
+    /// The files of the Debian package: where they are, seen from the manifest, and their folder.
+    pub(super) fn debian_assets(&self) -> Vec<Asset<'_>> {
+        let deb = self.table.get("package").and_then(|package| package.get("metadata")?.get("deb"));
+        let assets = deb.and_then(|deb| deb.get("assets")?.as_array());
+        let lines = assets.into_iter().flatten();
+        let words = lines.filter_map(|line| Some((line.get(0)?.as_str()?, line.get(1)?.as_str()?)));
+        words.map(|(source, folder)| Asset { source, folder }).collect()
     }
 
     /// Whether the manifest is of a package that crates.io may have.
