@@ -38,7 +38,8 @@ enum AcquireState {
     Sent,
     /// The node has queued the acquire, and will push the grant.
     Queued,
-    /// The node did not grant it and no longer waits. The client asks for the holder, for the error.
+    /// The node did not grant it and no longer waits. The client asks for the holder, for its
+    /// error.
     Denied,
 }
 

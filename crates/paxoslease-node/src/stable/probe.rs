@@ -1,7 +1,8 @@
 //! Whether a node could use a data folder, without using it.
 //!
 //! It tries, because permissions alone do not tell: a file system may be full, read-only, or not a
-//! place for files. Deliberately absent: the lock and the content of the folder, which may be in use.
+//! place for files. Deliberately absent: the lock and the content of the folder, which may be in
+//! use.
 
 use std::fs;
 use std::io::ErrorKind;
