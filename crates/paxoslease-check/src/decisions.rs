@@ -23,7 +23,8 @@ use paxoslease_core::{
 };
 
 const NODES_MAX: usize = 4;
-/// The sender of every Config: any node that has a configuration tells it to any other.
+/// The sender of every true Config. Any node that has a configuration may tell it, so the receiver
+/// gets it from a member that it knows (C11).
 const ANY: (NodeId, Birth) = (NodeId::MAX, Birth::UNKNOWN);
 
 /// What an administrator wants at a node, or a coordinator by itself.
@@ -56,6 +57,9 @@ pub struct DecisionBounds {
     pub crashes: u8,
     /// How often a node loses its disk, in all.
     pub lost_disks: u8,
+    /// Nodes that send a false Config, which makes the sender the only member (C11). From a
+    /// stranger it is a legal successor of what was decided before the search, from a member not.
+    pub forgers: &'static [u16],
     /// The rules in force.
     pub rules: Rules,
     /// The search gives up at this number of states.
@@ -256,9 +260,24 @@ impl<'a> World<'a> {
             let interned = self.intern(Node { decider, id: node, birth, disk, pending: None });
             nodes[usize::from(node) - 1] = interned;
         }
+        let forged = |forger: &u16| {
+            let alone = members(&[*forger], &births);
+            let from = (alone[0].node, alone[0].birth);
+            let value = if configuration.is_member(from.0, from.1) {
+                let epoch = configuration.epoch() + 1;
+                let past = configuration.past().to_vec();
+                Configuration::new(epoch, (alone, None), 0, Ballot::ZERO, past)
+            } else {
+                configuration.after(&Change::Begin(alone), Ballot::ZERO)
+            };
+            let message = MembershipMessage::Config(value.expect("bounds are legal"));
+            Letter { from, to: None, message }
+        };
+        let mut letters: Vec<Letter> = self.bounds.forgers.iter().map(forged).collect();
         // A node that loses its disk can learn what was decided before.
         let message = MembershipMessage::Config(configuration);
-        let network = vec![self.post(Letter { from: ANY, to: None, message })];
+        letters.push(Letter { from: ANY, to: None, message });
+        let network = letters.into_iter().map(|letter| self.post(letter)).collect();
         let DecisionBounds { crashes, lost_disks, .. } = *self.bounds;
         State { nodes, network, wanted: 0, crashes, lost_disks }
     }
@@ -394,7 +413,7 @@ impl<'a> World<'a> {
         for node in nodes {
             add_decided(&mut known, node.decider.configuration())?;
         }
-        for letter in sent() {
+        for letter in sent().filter(|letter| letter.from == ANY) {
             if let M::Config(configuration) = &letter.message {
                 add_decided(&mut known, configuration)?;
             }
@@ -422,7 +441,10 @@ impl<'a> World<'a> {
         let view = NodeView::default();
         match input {
             Input::Deliver(letter) => {
-                let Letter { from, message, .. } = self.letters[letter as usize].clone();
+                let Letter { mut from, message, .. } = self.letters[letter as usize].clone();
+                if from == ANY {
+                    from = teller(&node);
+                }
                 node.decider.handle_message(Instant::ZERO, from, message, &view);
             }
             Input::Begin(want, births) => {
@@ -447,6 +469,8 @@ impl<'a> World<'a> {
             }
         }
         let from = (id(node.id), Birth(node.birth.into()));
+        let is_told =
+            matches!(input, Input::Deliver(letter) if self.letters[letter as usize].from == ANY);
         let mut sent = Vec::new();
         loop {
             while let Some(event) = node.decider.poll_event() {
@@ -454,6 +478,9 @@ impl<'a> World<'a> {
                     MembershipEvent::Persist(record) => node.pending = Some(record),
                     MembershipEvent::Adopt(next) => {
                         node.decider.shards_changed(Instant::ZERO, next.epoch(), None);
+                    }
+                    MembershipEvent::ConfigRefused { why, .. } => {
+                        assert!(!is_told || self.bounds.rules != Rules::ALL, "{why:?}");
                     }
                     _ => {}
                 }
@@ -498,6 +525,14 @@ impl<'a> World<'a> {
             Input::LoseDisk => format!("{node} loses its disk"),
         }
     }
+}
+
+/// A member that a node knows, by whom it learns what was decided. A cell of one tells itself.
+fn teller(node: &Node) -> (NodeId, Birth) {
+    let own = id(node.id);
+    let known = node.decider.configuration();
+    let other = known.members().find(|member| member.node != own);
+    other.map_or((own, Birth(node.birth.into())), |member| (member.node, member.birth))
 }
 
 fn write(node: &mut Node, view: &NodeView) {

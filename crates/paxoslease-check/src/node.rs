@@ -362,7 +362,7 @@ impl NodeStates {
                     after.released.sort_unstable();
                 }
             }
-            Input::Adopt { configured } => self.adopt(&mut after, node, tick, configured),
+            Input::Adopt { configured } => self.adopt(&mut after, tick, configured),
             Input::Acquire { client: number } => {
                 let acquire = Acquire {
                     token: Token(u64::from(number)),

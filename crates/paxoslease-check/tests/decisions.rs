@@ -22,6 +22,7 @@ const THREE: DecisionBounds = DecisionBounds {
     failing: &[],
     crashes: 0,
     lost_disks: 0,
+    forgers: &[],
     rules: Rules::ALL,
     states_max: 4_000_000,
 };
@@ -99,6 +100,13 @@ searched!(
     a_cell_of_one_moves: 7, MOVING;
     a_cell_grows_and_changes_again: 5, GROWING;
     a_member_is_replaced: 3, REPLACING;
+    a_stranger_and_a_member_tell_false_members: 2, DecisionBounds { forgers: &[3, 4], ..THREE };
+    a_removed_member_tells_false_members: 4, DecisionBounds {
+        decided: &[Found, Begin(&[1, 2]), End],
+        wants: &[(1, Begin(&[1])), (2, Begin(&[2]))],
+        forgers: &[3],
+        ..THREE
+    };
     any_member_loses_its_disk_at_the_founding: 1,
         DecisionBounds { failing: &[1, 2, 3], lost_disks: 1, ..FOUNDING };
     two_disks_are_lost_at_the_founding: 1,
@@ -107,15 +115,22 @@ searched!(
 );
 
 /// Rules whose absence leads to two configurations, each with bounds in which that happens.
-fn mutants() -> [(Rule, DecisionBounds); 10] {
-    let again = &[(1, Begin(&[1, 2])), (1, Begin(&[2, 3]))];
+fn mutants() -> [(Rule, DecisionBounds); 12] {
+    // The last one finds what was accepted before the crash.
+    let again = &[(1, Begin(&[1])), (1, Begin(&[2])), (2, Begin(&[1]))];
     [
         (Rule::VoteIsDurable, DecisionBounds { failing: &[2], crashes: 1, ..THREE }),
         (Rule::CoordinatorTakesSeenValue, THREE),
         (Rule::DecisionNeedsMajority, THREE),
         (
             Rule::CoordinatorNumberIsDurable,
-            DecisionBounds { wants: again, failing: &[1], crashes: 1, ..THREE },
+            DecisionBounds {
+                wants: again,
+                failing: &[1],
+                crashes: 1,
+                states_max: 9_000_000,
+                ..THREE
+            },
         ),
         (Rule::VoterIsTheBirthListed, DecisionBounds { failing: &[2], lost_disks: 1, ..THREE }),
         (Rule::VoteOnlyInOwnEpoch, THREE),
@@ -137,6 +152,8 @@ fn mutants() -> [(Rule, DecisionBounds); 10] {
             Rule::AnswerCountsInItsEpoch,
             DecisionBounds { wants: &[(1, Begin(&[1, 2])), (1, End), (3, Abort)], ..THREE },
         ),
+        (Rule::ConfigFromMembers, DecisionBounds { forgers: &[4], ..THREE }),
+        (Rule::ConfigFollows, DecisionBounds { forgers: &[3], ..THREE }),
     ]
 }
 

@@ -71,12 +71,13 @@ pub use config::{Config, ConfigError, Limits};
 #[cfg(feature = "digest")]
 pub use digest::Lens;
 pub use membership::configuration::{
-    ADDRESS_BYTES_MAX, Birth, Change, ChangeError, Configuration, Member, Members,
+    ADDRESS_BYTES_MAX, Birth, Change, ChangeError, Configuration, EPOCHS_MISSED_MAX, Member,
+    Members,
 };
 pub use membership::decision::{Decider, DeciderConfig};
 pub use membership::message::{
-    DecisionNumber, MembershipEvent, MembershipMessage, NodeView, PeerState, StableConfiguration,
-    Vote,
+    ConfigRefusal, DecisionNumber, MembershipEvent, MembershipMessage, NodeView, PeerState,
+    StableConfiguration, Vote,
 };
 pub use message::{Hint, Message, Reply, Request, Seen};
 pub use outbox::{Event, LiveLease, Sighting, To, Token, Transmit};

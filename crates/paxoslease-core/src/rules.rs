@@ -154,6 +154,10 @@ listed! {
         TopReadAfterSeal,
         /// M18, W2: an adoption is on disk before the node acts on it.
         AdoptionIsDurableFirst,
+        /// C11: a node believes a Config only of members that it knows.
+        ConfigFromMembers,
+        /// C11: a node adopts only what legal changes can lead to.
+        ConfigFollows,
     }
 }
 
@@ -175,7 +179,7 @@ impl Rule {
     ];
 
     /// The rules of [`Decider`](crate::Decider), which shards do not apply.
-    pub const OF_DECISIONS: [Self; 18] = [
+    pub const OF_DECISIONS: [Self; 20] = [
         Self::VoteIsDurable,
         Self::CoordinatorTakesSeenValue,
         Self::DecisionNeedsMajority,
@@ -194,6 +198,8 @@ impl Rule {
         Self::FloorCoversPromises,
         Self::TopReadAfterSeal,
         Self::AdoptionIsDurableFirst,
+        Self::ConfigFromMembers,
+        Self::ConfigFollows,
     ];
 }
 

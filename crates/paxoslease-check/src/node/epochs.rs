@@ -113,13 +113,15 @@ impl NodeStates {
     }
 
     /// C2: a node learns a decided configuration, writes it, and then its shard changes over.
-    pub(super) fn adopt(&self, state: &mut NodeState, node: usize, tick: u8, configured: u16) {
+    pub(super) fn adopt(&self, state: &mut NodeState, tick: u8, configured: u16) {
         let view = NodeView { top: state.shard.counter(), ..NodeView::default() };
-        let (now, id) = (at(tick), node_id(node));
+        let now = at(tick);
         let Configured { configuration, cell } = self.configured(configured);
         let Some(decider) = &mut state.decider else { return };
         let config = MembershipMessage::Config(configuration.clone());
-        decider.handle_message(now, (id, birth(id)), config, &view);
+        // C11: a member that it knows tells it.
+        let teller = decider.configuration().old()[0].node;
+        decider.handle_message(now, (teller, birth(teller)), config, &view);
         while let Some(event) = decider.poll_event() {
             match event {
                 // A node that has changed over before this may crash before it is done.

@@ -16,6 +16,10 @@ use crate::{Ballot, Cell, MEMBERS_MAX, NodeId, Sets};
 /// The longest address of a member, in bytes.
 pub const ADDRESS_BYTES_MAX: usize = 255;
 
+/// C11: the most epochs that a node catches up on at once. A change takes two epochs, and no single
+/// message of a broken member uses up more than these.
+pub const EPOCHS_MISSED_MAX: u32 = 1024;
+
 /// 64 random bits that are made with a data_dir and kept in it. A node with another birth has lost
 /// its disk, so it is not the member that is listed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -358,6 +362,36 @@ impl Configuration {
         };
         let after = |change: &Change| self.after(change, value.floor);
         changes.iter().flatten().any(|change| after(change).as_ref() == Ok(value))
+    }
+
+    /// C11: whether a chain of legal successors may lead to this value. The values between are not
+    /// known, so this checks what none of them can change. Any value may follow epoch 0, which
+    /// knows nothing of the cell.
+    #[must_use]
+    pub fn may_lead_to(&self, value: &Self) -> bool {
+        match value.epoch.saturating_sub(self.epoch) {
+            0 => false,
+            _ if self.epoch == 0 => true,
+            1 => self.is_legal_successor(value),
+            steps => {
+                let has_members = |set: Option<&Members>| {
+                    set.is_some_and(|set| set.births().eq(value.old.births()))
+                };
+                let is_of_era = if value.era == self.era {
+                    // No change has ended since.
+                    has_members(Some(&self.old))
+                } else if value.era == self.epoch {
+                    // Only the change of this epoch has.
+                    has_members(self.new.as_ref())
+                } else {
+                    value.era > self.epoch && value.era < value.epoch
+                };
+                steps <= EPOCHS_MISSED_MAX
+                    && is_of_era
+                    && value.floor >= self.floor
+                    && self.past.iter().all(|past| value.past.contains(past))
+            }
+        }
     }
 
     /// Whether `value` follows by [`Change::End`].

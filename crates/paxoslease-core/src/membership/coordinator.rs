@@ -267,10 +267,7 @@ impl Decider {
             return;
         }
         let value = value.clone();
-        let members = configuration.members().chain(value.members());
-        let receivers = members.map(|member| member.node).collect();
-        self.send_all(receivers, &MembershipMessage::Config(value.clone()));
-        self.learn(now, value, view);
+        self.learn(now, self.config.node, value, view);
     }
 
     pub(super) fn on_reject(
@@ -310,12 +307,18 @@ impl Decider {
         }
     }
 
-    /// The epoch of a round is over: answers the administrator. The coordinator that decided leads
-    /// the joint epoch, or tells the stable one to its members.
+    /// The epoch of a round is over: answers the administrator. The coordinator that decided tells
+    /// the members of both epochs, now that the configuration is on its disk: newcomers alone would
+    /// not be believed (C11). Then it leads the joint epoch, or tells the stable one again.
     pub(super) fn end_round(&mut self, adopted: &Configuration) {
         (self.leads, self.spreads) = (false, false);
         let Some(round) = self.round.take() else { return };
         let has_decided = round.value.as_ref() == Some(adopted);
+        if has_decided {
+            let members = self.stable.configuration.members().chain(adopted.members());
+            let receivers = members.map(|member| member.node).collect();
+            self.send_all(receivers, &MembershipMessage::Config(adopted.clone()));
+        }
         self.leads = adopted.is_joint() && has_decided;
         self.spreads = !adopted.is_joint() && has_decided;
         let Some(token) = round.token else { return };

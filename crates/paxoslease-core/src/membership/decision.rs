@@ -5,14 +5,15 @@
 //! messages and events out. A node has one decider, whatever the number of its shards.
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
 use core::mem;
 use core::time::Duration;
 
-use super::configuration::{Birth, Configuration, Members};
+use super::configuration::{Birth, Configuration, Member, Members};
 use super::coordinator::{Heard, Round};
 use super::message::{
-    DecisionNumber, MembershipEvent, MembershipMessage, NodeView, PeerState, StableConfiguration,
-    Vote,
+    ConfigRefusal, DecisionNumber, MembershipEvent, MembershipMessage, NodeView, PeerState,
+    StableConfiguration, Vote,
 };
 use crate::protocol::proposer::refused_above;
 use crate::rules::{Rule, Rules};
@@ -34,6 +35,9 @@ pub struct DeciderConfig {
     /// Whether this node founds the cell with the list of epoch 0 (U2). If not, that list is for
     /// first contact only.
     pub founds: bool,
+    /// The nodes in the list of the node's settings. C11: an operator vouches for those that this
+    /// node never knew as members.
+    pub contacts: Vec<NodeId>,
     /// The assumptions about the clocks of the cell.
     pub drift: Drift,
     /// A change is aborted when no majority of the new set votes for this long (C7).
@@ -48,8 +52,16 @@ impl DeciderConfig {
     /// Settings with the usual patience of 2 s.
     #[must_use]
     pub const fn new(node: NodeId, birth: Birth, drift: Drift, seed: u64) -> Self {
-        let patience = Duration::from_secs(2);
-        Self { node, birth, founds: true, drift, patience, seed, rules: Rules::ALL }
+        Self {
+            node,
+            birth,
+            founds: true,
+            contacts: Vec::new(),
+            drift,
+            patience: Duration::from_secs(2),
+            seed,
+            rules: Rules::ALL,
+        }
     }
 }
 
@@ -205,7 +217,14 @@ impl Decider {
         if epoch > own {
             self.send(from, MembershipMessage::Learn { epoch });
         } else if epoch < own {
-            self.send(from, MembershipMessage::Config(self.stable.configuration.clone()));
+            self.tell(from);
+        }
+    }
+
+    /// C9, C11: only a node that was a member tells Config. No other node would be believed.
+    fn tell(&mut self, to: NodeId) {
+        if self.stable.configuration.past().contains(&self.own()) {
+            self.send(to, MembershipMessage::Config(self.stable.configuration.clone()));
         }
     }
 
@@ -291,10 +310,10 @@ impl Decider {
             }
             M::Learn { epoch } => {
                 if epoch <= self.stable.configuration.epoch() && epoch > 0 {
-                    self.send(from.0, M::Config(self.stable.configuration.clone()));
+                    self.tell(from.0);
                 }
             }
-            M::Config(configuration) => self.learn(now, configuration, view),
+            M::Config(configuration) => self.on_config(now, from, configuration, view),
             M::Poll { epoch, leads } => {
                 if leads {
                     self.on_leader(now, from, epoch);
@@ -409,12 +428,20 @@ impl Decider {
         drift.quarantine_span(longest).saturating_add(drift.granularity().saturating_mul(2))
     }
 
-    /// Begins the adoption of a configuration that was decided (C2).
-    pub(super) fn learn(&mut self, now: Instant, configuration: Configuration, view: &NodeView) {
-        let known = self.adopting.as_ref().unwrap_or(&self.stable.configuration);
-        let is_exhausting = configuration.floor().counter() > refused_above(view.counter_bound);
-        if configuration.epoch() <= known.epoch() || is_exhausting {
+    /// A peer says that this configuration was decided.
+    fn on_config(
+        &mut self,
+        now: Instant,
+        from: (NodeId, Birth),
+        configuration: Configuration,
+        view: &NodeView,
+    ) {
+        let epoch = configuration.epoch();
+        if epoch <= self.known().epoch() {
             return;
+        }
+        if let Some(why) = self.refusal(from, &configuration, view) {
+            return self.emit(MembershipEvent::ConfigRefused { from: from.0, epoch, why });
         }
         let (node, birth) = self.own();
         let is_other = |past: &(NodeId, Birth)| past.0 == node && past.1 != birth;
@@ -422,13 +449,66 @@ impl Decider {
             && self.config.rules.on(Rule::VoterIsTheBirthListed)
         {
             // The member of this id is another disk: this node must not act in its place.
-            return self.emit(MembershipEvent::DiskLost { epoch: configuration.epoch() });
+            return self.emit(MembershipEvent::DiskLost { epoch });
         }
+        self.learn(now, from.0, configuration, view);
+    }
+
+    /// C11: why this node does not believe a peer that tells a configuration.
+    fn refusal(
+        &self,
+        from: (NodeId, Birth),
+        configuration: &Configuration,
+        view: &NodeView,
+    ) -> Option<ConfigRefusal> {
+        let rules = self.config.rules;
+        let known = self.known();
         // Every configuration of a cell lists all that were members before (C4).
-        let is_known = |past: &(NodeId, Birth)| configuration.past().contains(past);
-        if !known.past().iter().all(is_known) {
-            return self.emit(MembershipEvent::OtherCell { epoch: configuration.epoch() });
+        if !known.past().iter().all(|past| configuration.past().contains(past)) {
+            return Some(ConfigRefusal::OtherCell);
         }
+        if !self.is_believed(from) && rules.on(Rule::ConfigFromMembers) {
+            return Some(ConfigRefusal::NotMember);
+        }
+        if !known.may_lead_to(configuration) && rules.on(Rule::ConfigFollows) {
+            return Some(ConfigRefusal::NotSuccessor);
+        }
+        // A1: it would use up the ballots.
+        let is_exhausting = configuration.floor().counter() > refused_above(view.counter_bound);
+        is_exhausting.then_some(ConfigRefusal::FloorTooHigh)
+    }
+
+    /// C11: whether this node believes a Config of this peer: of a member that it knows, or of a
+    /// node in its own list that it never knew as a member. A configuration that is not on disk
+    /// yet could be forgotten, so the members before it are believed, too.
+    fn is_believed(&self, (node, birth): (NodeId, Birth)) -> bool {
+        let is_peer = |member: &Member| {
+            member.node == node && (member.birth == birth || member.birth == Birth::UNKNOWN)
+        };
+        let mut known = self.adopting.iter().chain([&self.stable.configuration]);
+        let is_new = self.known().past().iter().all(|past| past.0 != node);
+        known.any(|configuration| configuration.members().any(is_peer))
+            || is_new && self.config.contacts.contains(&node)
+    }
+
+    /// The last configuration that this node believes to be decided.
+    fn known(&self) -> &Configuration {
+        self.adopting.as_ref().unwrap_or(&self.stable.configuration)
+    }
+
+    /// Begins the adoption of a configuration that was decided (C2).
+    pub(super) fn learn(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        configuration: Configuration,
+        view: &NodeView,
+    ) {
+        let epoch = configuration.epoch();
+        if epoch <= self.known().epoch() {
+            return;
+        }
+        self.emit(MembershipEvent::Learnt { from, epoch });
         self.top_early = view.top;
         self.is_dirty = true;
         self.answers_next.clear();

@@ -150,6 +150,19 @@ pub struct StableConfiguration {
     pub vote: Vote,
 }
 
+/// C11: why a node does not believe a peer that tells a configuration. The node has changed nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ConfigRefusal {
+    /// It lacks a member of the past that this node knows: two cells have the same name.
+    OtherCell,
+    /// The peer is not a member that this node knows, and not a new node in its own list.
+    NotMember,
+    /// No chain of legal changes leads to it, or too many epochs are between.
+    NotSuccessor,
+    /// Its floor would use up the ballots (A1).
+    FloorTooHigh,
+}
+
 /// Work for the node, or the answer to an administrator.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum MembershipEvent {
@@ -166,11 +179,21 @@ pub enum MembershipEvent {
         /// The epoch of that configuration.
         epoch: u32,
     },
-    /// A peer told a configuration that does not follow from that of this node: two cells have the
-    /// same name. The node has not adopted it.
-    OtherCell {
+    /// This node believes that a configuration was decided, and begins to adopt it.
+    Learnt {
+        /// The node that told it; this node if it coordinated the decision.
+        from: NodeId,
         /// The epoch of that configuration.
         epoch: u32,
+    },
+    /// A peer told a configuration, and this node did not believe it (C11).
+    ConfigRefused {
+        /// The peer.
+        from: NodeId,
+        /// The epoch of that configuration.
+        epoch: u32,
+        /// Why it was not believed.
+        why: ConfigRefusal,
     },
     /// The change was decided and is the configuration of this epoch.
     Decided {

@@ -19,14 +19,17 @@ pub(crate) enum DropReason {
     Refused,
     /// The bytes are not valid.
     Malformed,
+    /// C11: members that a peer told and that this node did not believe.
+    ConfigRefused,
 }
 
 impl DropReason {
-    const ALL: [(Self, &'static str); 4] = [
+    const ALL: [(Self, &'static str); 5] = [
         (Self::PeerDown, "peer_down"),
         (Self::QueueFull, "queue_full"),
         (Self::Refused, "refused"),
         (Self::Malformed, "malformed"),
+        (Self::ConfigRefused, "config_refused"),
     ];
 }
 

@@ -12,14 +12,16 @@ use std::sync::Arc;
 #[cfg(feature = "simulation")]
 use paxoslease_core::Birth;
 use paxoslease_core::{
-    Configuration, Decider, DeciderConfig, Instant, MembershipEvent, NodeId, NodeView,
-    StableConfiguration, Ttl,
+    ConfigRefusal, Configuration, Decider, DeciderConfig, Instant, MembershipEvent, NodeId,
+    NodeView, StableConfiguration, Ttl,
 };
 use paxoslease_holder::{ChangeStatus, MembersError, Membership};
 use paxoslease_wire::{ListUse, decode_membership};
 
 use super::Driver;
+use super::counters::DropReason;
 use crate::command::Command;
+use crate::log_throttle::LogThrottle;
 use crate::stable;
 use requests::Requests;
 
@@ -48,6 +50,8 @@ pub(crate) struct Decisions {
     /// The epoch that all shards have changed over to.
     changed_over: u32,
     is_disk_lost: bool,
+    /// Log lines about configurations that were not believed.
+    refusals: LogThrottle,
     requests: Requests,
 }
 
@@ -80,6 +84,7 @@ impl Driver {
             shards,
             changed_over: start.epoch,
             is_disk_lost: false,
+            refusals: LogThrottle::default(),
             requests: Requests::default(),
         });
     }
@@ -126,7 +131,12 @@ impl Driver {
                     self.adopt_everywhere(now, Arc::new(configuration));
                 }
                 MembershipEvent::DiskLost { epoch } => self.lose_disk(epoch),
-                MembershipEvent::OtherCell { epoch } => self.refuse_cell(now, epoch),
+                MembershipEvent::Learnt { from, epoch } => {
+                    tracing::info!(epoch, told_by = %from, "the members of this epoch are known");
+                }
+                MembershipEvent::ConfigRefused { from, epoch, why } => {
+                    self.refuse_configuration(now, from, epoch, why);
+                }
                 MembershipEvent::Decided { token, epoch } => {
                     self.request_decided(now, token, Ok(epoch));
                 }
@@ -241,15 +251,33 @@ impl Driver {
         }
     }
 
-    fn refuse_cell(&mut self, now: Instant, epoch: u32) {
-        if self.alarms.again(now).is_some() {
-            tracing::error!(
-                epoch,
-                "a peer told members that do not follow from those of this node, and was not \
-                 believed: two cells were founded with one name. Stop the nodes of the wrong one, \
-                 and start them with another cell name and empty data folders"
-            );
-        }
+    /// C11: a peer told members that this node does not believe.
+    fn refuse_configuration(&mut self, now: Instant, from: NodeId, epoch: u32, why: ConfigRefusal) {
+        self.counters.dropped(DropReason::ConfigRefused, 1);
+        let Some(decisions) = &mut self.decisions else { return };
+        let Some(count) = decisions.refusals.again(now) else { return };
+        let own_epoch = decisions.decider.configuration().epoch();
+        let why = match why {
+            ConfigRefusal::OtherCell => {
+                "they do not follow from those of this node: two cells were founded with one name. \
+                 Stop the nodes of the wrong one, and start them with another cell name and empty \
+                 data folders"
+            }
+            ConfigRefusal::NotMember => {
+                "it is not a member that this node knows: it was removed, or never added. If all \
+                 members that this node knows were replaced while it was away, add the peer to its \
+                 list of peers and restart it; see \"Changing the members\" in docs/operating.md"
+            }
+            ConfigRefusal::NotSuccessor => {
+                "no legal change leads to them: the peer is broken or hostile, or this node was \
+                 away for more changes than it can catch up on. Replace the one or the other"
+            }
+            ConfigRefusal::FloorTooHigh => {
+                "they would use up the ballots: the peer is broken or hostile, or a wall clock is \
+                 wrong by decades; see \"Ballots\" in docs/operating.md"
+            }
+        };
+        tracing::warn!(peer = %from, epoch, own_epoch, count, why, "a peer told members and was not believed");
     }
 
     fn lose_disk(&mut self, epoch: u32) {
@@ -319,8 +347,11 @@ impl Driver {
     }
 
     /// Whether the node has members to ask: not before its cell is founded, unless their list is
-    /// fixed.
+    /// fixed, and not when they refuse it because it lost its disk.
     pub(super) fn has_members(&self) -> bool {
+        if self.decisions.as_ref().is_some_and(|decisions| decisions.is_disk_lost) {
+            return false;
+        }
         self.shard.config().cell.epoch() > 0
             || self.peers.identity.list == ListUse::Fixed
             || self.peers.follows_fixed_list()

@@ -319,6 +319,7 @@ pub(crate) fn make_driver(
         let drift = settings.cell.drift();
         let mut config = DeciderConfig::new(settings.node, membership.birth, drift, seed);
         config.rules = settings.rules;
+        config.contacts = settings.peers().map(|(node, _)| node).collect();
         driver.start_decisions(now, config, membership, startup.record().is_some());
     }
     driver
