@@ -3,57 +3,20 @@
 mod cell;
 
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use cell::{TTL, listen, status, take, until};
+use cell::{Data, TTL, change_members, listen, metrics, status, take, until};
 use paxoslease_core::Name;
-use paxoslease_holder::{MembersChange, MembersError, MembersPlan, MembersRequest, Membership};
-use paxoslease_node::front::{Answer, Request};
+use paxoslease_holder::{MembersChange, MembersError, MembersPlan, Membership};
 use paxoslease_node::{Config, LeaseState, Node, block_on};
 use paxoslease_wire::ShardId;
-
-/// A folder for the data of all nodes of a test, removed at the end.
-struct Data(PathBuf);
-
-impl Data {
-    fn new(test: &str) -> Self {
-        let name = format!("paxoslease-members-{test}-{}", std::process::id());
-        Self(std::env::temp_dir().join(name))
-    }
-
-    /// The configuration of a node whose list has these nodes.
-    fn config(&self, id: u16, list: &[(u16, &str)]) -> Config {
-        let config = Config::new("test", id).max_lease(Duration::from_secs(60)).shards(2);
-        let config = config.data_dir(self.0.join(id.to_string()));
-        list.iter().fold(config, |config, (id, address)| config.peer(*id, *address))
-    }
-}
-
-impl Drop for Data {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn start(config: Config, listener: TcpListener) -> Node {
     block_on(Node::start_on(config, listener)).expect("starts")
 }
 
 fn ask(node: &Node, change: MembersChange) -> Result<MembersPlan, MembersError> {
-    ask_with(node, change, false)
-}
-
-fn ask_with(
-    node: &Node,
-    change: MembersChange,
-    dry_run: bool,
-) -> Result<MembersPlan, MembersError> {
-    let request = MembersRequest { change, dry_run, yes: true };
-    match block_on(node.remote().ask(Request::Members(Box::new(request)))) {
-        Answer::Members(answer) => *answer,
-        other => panic!("{other:?}"),
-    }
+    change_members(node, change, false)
 }
 
 fn replace(remove: u16, add: u16, address: &str) -> MembersChange {
@@ -148,7 +111,7 @@ fn a_plan_waits_for_the_longest_lease_of_any_shard() {
     let node = start(data.config(1, &[(1, &address)]).new_cell(true), listener);
     block_on(node.ready()).expect("the cell is founded");
     let takes = || {
-        let plan = ask_with(&node, replace(1, 2, "127.0.0.1:1"), true);
+        let plan = change_members(&node, replace(1, 2, "127.0.0.1:1"), true);
         plan.expect("a plan, with its problems").takes
     };
     assert!(takes() < Duration::from_secs(40));

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
@@ -10,6 +11,8 @@ use std::time::Duration;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use paxoslease_clock::Clock;
 use paxoslease_core::{Birth, Drift, NodeId, Ttl};
+use paxoslease_holder::{MembersChange, MembersError, MembersPlan, MembersRequest};
+use paxoslease_node::front::{Answer, Request};
 use paxoslease_node::{Config, LeaseGuard, Node, Role, Status, Tls, block_on};
 use paxoslease_tls::Authority;
 use paxoslease_wire::{CellName, ClientAddress, Hello, ListUse, ShardId, VERSION};
@@ -28,6 +31,42 @@ pub(crate) struct Cell {
 pub(crate) fn config(addresses: &[String], id: u16) -> Config {
     let config = Config::new("test", id).max_lease(Duration::from_secs(60)).ephemeral();
     addresses.iter().zip(1..).fold(config, |config, (address, id)| config.peer(id, address))
+}
+
+/// A folder for the data of all nodes of a test, removed at the end.
+pub(crate) struct Data(PathBuf);
+
+impl Data {
+    pub(crate) fn new(test: &str) -> Self {
+        let name = format!("paxoslease-members-{test}-{}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+
+    /// The configuration of a node whose list has these nodes.
+    pub(crate) fn config(&self, id: u16, list: &[(u16, &str)]) -> Config {
+        let config = Config::new("test", id).max_lease(Duration::from_secs(60)).shards(2);
+        let config = config.data_dir(self.0.join(id.to_string()));
+        list.iter().fold(config, |config, (id, address)| config.peer(*id, *address))
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a node answers to an administrator who confirms everything.
+pub(crate) fn change_members(
+    node: &Node,
+    change: MembersChange,
+    dry_run: bool,
+) -> Result<MembersPlan, MembersError> {
+    let request = MembersRequest { change, dry_run, yes: true };
+    match block_on(node.remote().ask(Request::Members(Box::new(request)))) {
+        Answer::Members(answer) => *answer,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// A socket on a free port, and its address.
