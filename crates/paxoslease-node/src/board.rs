@@ -56,9 +56,9 @@ impl Board {
         };
         gauge!("paxoslease_epoch").set(f64::from(whole.epoch));
         let change = whole.change.as_ref();
-        let to = change.map_or(whole.members.len(), |change| change.to.len());
+        let to = change.map_or(f64::NAN, |change| change.to.len() as f64);
         gauge!("paxoslease_members", "set" => "old").set(whole.members.len() as f64);
-        gauge!("paxoslease_members", "set" => "new").set(to as f64);
+        gauge!("paxoslease_members", "set" => "new").set(to);
         gauge!("paxoslease_change_state").set(if change.is_some() { 1.0 } else { 0.0 });
         gauge!("paxoslease_change_seconds_left")
             .set(change.map_or(0.0, |change| change.wait_remaining.as_secs_f64()));

@@ -33,6 +33,7 @@ fn refused(node: &Node, change: MembersChange) -> String {
 
 #[test]
 fn a_lease_outlives_the_replacement_of_a_member_that_is_down() {
+    metrics();
     let data = Data::new("replace");
     let (mut listeners, addresses): (Vec<_>, Vec<_>) = (1..=4).map(|_| listen()).unzip();
     let list: Vec<(u16, &str)> = (1..).zip(addresses.iter().map(String::as_str)).collect();
@@ -73,6 +74,11 @@ fn a_lease_outlives_the_replacement_of_a_member_that_is_down() {
             status.members == [1, 2, 4] && status.change.is_none()
         });
         assert_eq!(status(node).membership, Membership::Member);
+    }
+
+    // No alert goes on about a node that is not needed any more.
+    for gone in ["paxoslease_peer_up{peer=3}", "paxoslease_members{set=new}"] {
+        until(gone, || metrics().get(gone).is_some_and(|value| value.is_nan()));
     }
 
     // The lease moved to the new members by its own renewals.

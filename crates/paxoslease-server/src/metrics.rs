@@ -1,8 +1,9 @@
 //! The metrics of one node, and their text for Prometheus.
 //!
 //! Each node has its own [`Metrics`], so that several nodes of one process do not mix theirs.
-//! Counters and gauges are those of the exporter. Histograms are not, because the exporter keeps
-//! every sample until it renders, and a node decides hundreds of thousands of rounds a second.
+//! Counters are those of the exporter. Histograms are not, because the exporter keeps every sample
+//! until it renders, and a node decides hundreds of thousands of rounds a second. Gauges are not,
+//! because the exporter never drops one: here, a gauge that is not a number is not shown.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -10,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ::metrics::{
-    Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Label, Metadata, Recorder, SharedString,
+    Unit,
 };
 use metrics_exporter_prometheus::formatting::{
     sanitize_label_key, sanitize_label_value, write_help_line, write_type_line,
@@ -44,17 +46,12 @@ impl Metrics {
     #[must_use]
     pub fn new() -> Self {
         let records = Records {
-            plain: PrometheusBuilder::new().build_recorder(),
+            counters: PrometheusBuilder::new().build_recorder(),
+            gauges: Mutex::default(),
             histograms: Mutex::default(),
         };
-        for (kind, name, meaning) in descriptions() {
-            let describe = match kind {
-                "counter" => Recorder::describe_counter,
-                "gauge" => Recorder::describe_gauge,
-                // A histogram is rendered here, with its description.
-                _ => continue,
-            };
-            describe(&records.plain, name.into(), None, meaning.into());
+        for (_, name, meaning) in descriptions().filter(|(kind, ..)| *kind == "counter") {
+            records.counters.describe_counter(name.into(), None, meaning.into());
         }
         Self { records: Arc::new(records) }
     }
@@ -68,7 +65,8 @@ impl Metrics {
     /// The metrics in the text format of Prometheus.
     #[must_use]
     pub fn render(&self) -> String {
-        let mut text = self.records.plain.handle().render();
+        let mut text = self.records.counters.handle().render();
+        self.records.render_gauges(&mut text);
         self.records.render_histograms(&mut text);
         text
     }
@@ -86,21 +84,38 @@ impl fmt::Debug for Metrics {
     }
 }
 
+/// By name, then by labels as they are written, each followed by a comma.
+type Family<T> = Mutex<BTreeMap<String, BTreeMap<String, Arc<T>>>>;
+
 struct Records {
-    plain: PrometheusRecorder,
-    /// By name, then by labels as they are written, each followed by a comma.
-    histograms: Mutex<BTreeMap<String, BTreeMap<String, Arc<Buckets>>>>,
+    counters: PrometheusRecorder,
+    /// The bits of floating-point numbers.
+    gauges: Family<AtomicU64>,
+    histograms: Family<Buckets>,
 }
 
 impl Records {
+    fn render_gauges(&self, text: &mut String) {
+        let gauges = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, by_labels) in gauges.iter() {
+            let value = |gauge: &AtomicU64| f64::from_bits(gauge.load(Ordering::Relaxed));
+            let values = by_labels.iter().map(|(labels, gauge)| (labels, value(gauge)));
+            let shown: Vec<_> = values.filter(|(_, value)| !value.is_nan()).collect();
+            if shown.is_empty() {
+                continue;
+            }
+            write_head(text, name, "gauge");
+            for (labels, value) in shown {
+                writeln!(text, "{name}{} {value}", in_braces(labels)).expect("a string");
+            }
+            text.push('\n');
+        }
+    }
+
     fn render_histograms(&self, text: &mut String) {
         let histograms = self.histograms.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, by_labels) in histograms.iter() {
-            let described = descriptions().find(|(_, described, _)| described == name);
-            if let Some((_, _, meaning)) = described {
-                write_help_line(text, name, None, None, meaning);
-            }
-            write_type_line(text, name, None, None, "histogram");
+            write_head(text, name, "histogram");
             for (labels, buckets) in by_labels {
                 buckets.render(text, name, labels);
             }
@@ -109,35 +124,54 @@ impl Records {
     }
 }
 
+fn write_head(text: &mut String, name: &str, kind: &str) {
+    let described = descriptions().find(|(_, described, _)| *described == name);
+    if let Some((_, _, meaning)) = described {
+        write_help_line(text, name, None, None, meaning);
+    }
+    write_type_line(text, name, None, None, kind);
+}
+
+/// Labels as they stand behind a name.
+fn in_braces(labels: &str) -> String {
+    labels.strip_suffix(',').map_or_else(String::new, |labels| format!("{{{labels}}}"))
+}
+
+fn labels_of(key: &Key) -> String {
+    let label = |label: &Label| {
+        let key = sanitize_label_key(label.key());
+        let value = sanitize_label_value(label.value());
+        format!("{key}=\"{value}\",")
+    };
+    key.labels().map(label).collect()
+}
+
+/// The member of a family with these labels, which is new if there was none.
+fn registered<T: Default>(family: &Family<T>, key: &Key) -> Arc<T> {
+    let mut family = family.lock().unwrap_or_else(PoisonError::into_inner);
+    let by_labels = family.entry(key.name().to_owned()).or_default();
+    Arc::clone(by_labels.entry(labels_of(key)).or_default())
+}
+
 impl Recorder for Records {
     fn describe_counter(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
-        self.plain.describe_counter(key, unit, description);
+        self.counters.describe_counter(key, unit, description);
     }
 
-    fn describe_gauge(&self, key: KeyName, unit: Option<Unit>, description: SharedString) {
-        self.plain.describe_gauge(key, unit, description);
-    }
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
 
     fn register_counter(&self, key: &Key, metadata: &Metadata<'_>) -> Counter {
-        self.plain.register_counter(key, metadata)
+        self.counters.register_counter(key, metadata)
     }
 
-    fn register_gauge(&self, key: &Key, metadata: &Metadata<'_>) -> Gauge {
-        self.plain.register_gauge(key, metadata)
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        Gauge::from_arc(registered(&self.gauges, key))
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
-        let labels = key.labels().map(|label| {
-            let (key, value) =
-                (sanitize_label_key(label.key()), sanitize_label_value(label.value()));
-            format!("{key}=\"{value}\",")
-        });
-        let labels = labels.collect();
-        let mut histograms = self.histograms.lock().unwrap_or_else(PoisonError::into_inner);
-        let by_labels = histograms.entry(key.name().to_owned()).or_default();
-        Histogram::from_arc(Arc::clone(by_labels.entry(labels).or_default()))
+        Histogram::from_arc(registered(&self.histograms, key))
     }
 }
 
@@ -159,10 +193,7 @@ impl Buckets {
             writeln!(text, "{name}_bucket{{{labels}le=\"{bound}\"}} {total}").expect("a string");
         }
         let sum = f64::from_bits(self.sum.load(Ordering::Relaxed));
-        let labels = match labels.strip_suffix(',') {
-            Some(labels) => format!("{{{labels}}}"),
-            None => String::new(),
-        };
+        let labels = in_braces(labels);
         writeln!(text, "{name}_sum{labels} {sum}").expect("a string");
         writeln!(text, "{name}_count{labels} {total}").expect("a string");
     }
@@ -209,6 +240,27 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in:\n{text}");
         }
+    }
+
+    #[test]
+    fn a_gauge_without_a_value_is_not_shown() {
+        let metrics = Metrics::new();
+        let set = |peer: &'static str, value| {
+            with_local_recorder(&*metrics.recorder(), || {
+                gauge!("paxoslease_peer_up", "peer" => peer).set(value);
+            });
+        };
+        set("2", 1.0);
+        set("3", 0.0);
+        let text = metrics.render();
+        assert!(text.contains("# TYPE paxoslease_peer_up gauge\n"), "{text}");
+        assert!(text.contains("\npaxoslease_peer_up{peer=\"2\"} 1\n"), "{text}");
+        assert!(text.contains("\npaxoslease_peer_up{peer=\"3\"} 0\n"), "{text}");
+        set("3", f64::NAN);
+        let text = metrics.render();
+        assert!(text.contains("peer=\"2\"") && !text.contains("peer=\"3\""), "{text}");
+        set("2", f64::NAN);
+        assert!(!metrics.render().contains("paxoslease_peer_up"));
     }
 
     #[test]

@@ -8,6 +8,8 @@ use paxoslease_core::{Message, Refusal, RoundCounts, Shard};
 
 use paxoslease_holder::Rates;
 
+use super::peers::Reach;
+
 /// Why a message was lost on this node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DropReason {
@@ -204,12 +206,21 @@ impl Counters {
     }
 }
 
-/// Sets a peer's gauges.
-pub(crate) fn publish_peer(peer: u16, rtt: Option<Duration>) {
+/// Sets a peer's gauges. The facade cannot remove a gauge, so one without a value is not a number.
+pub(crate) fn publish_peer(peer: u16, reach: Reach) {
     let peer = peer.to_string();
-    gauge!("paxoslease_peer_up", "peer" => peer.clone()).set(f64::from(u8::from(rtt.is_some())));
-    if let Some(rtt) = rtt {
-        gauge!("paxoslease_peer_rtt_seconds", "peer" => peer).set(rtt.as_secs_f64());
+    let up = gauge!("paxoslease_peer_up", "peer" => peer.clone());
+    let rtt = gauge!("paxoslease_peer_rtt_seconds", "peer" => peer);
+    match reach {
+        Reach::Up(span) => {
+            up.set(1.0);
+            rtt.set(span.as_secs_f64());
+        }
+        Reach::Down => up.set(0.0),
+        Reach::Gone => {
+            up.set(f64::NAN);
+            rtt.set(f64::NAN);
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use paxoslease_wire::{
 };
 
 pub(crate) use greeting::{Greeted, IS_STOPPING, refusal_of};
+pub(crate) use peer::Reach;
 use peer::{Link, Peer, Told};
 
 use super::counters::{Counters, DropReason};
@@ -533,7 +534,7 @@ impl Peers {
     }
 
     pub(crate) fn status(&self, now: Instant) -> Vec<PeerStatus> {
-        let is_shown = |peer: &&Peer| peer.is_listed || peer.is_up();
+        let is_shown = |peer: &&Peer| peer.reach() != Reach::Gone;
         let is_founding =
             self.identity.list == ListUse::Founding && self.identity.cell.epoch() == 0;
         let status = |peer: &Peer| {
@@ -556,10 +557,9 @@ impl Peers {
         Some(address.as_str()).filter(|address| !address.is_empty())
     }
 
-    /// The round-trip time of each peer that is up, and `None` for each that is not.
-    pub(crate) fn round_trips(&self) -> impl Iterator<Item = (NodeId, Option<Duration>)> + '_ {
-        let rtt = |peer: &Peer| peer.is_up().then(|| peer.rtt.unwrap_or_default());
-        self.list.iter().map(move |peer| (peer.node, rtt(peer)))
+    /// How this node reaches each node that was ever a peer.
+    pub(crate) fn reaches(&self) -> impl Iterator<Item = (NodeId, Reach)> + '_ {
+        self.list.iter().map(|peer| (peer.node, peer.reach()))
     }
 
     /// The longest round trip to a member that is up. `None` while no member is up, or a round trip

@@ -70,8 +70,8 @@ impl Driver {
     pub(super) fn publish(&mut self, now: Instant) {
         self.counters.publish(&self.shard);
         if self.peers.identity.shard.index() == 0 {
-            for (peer, rtt) in self.peers.round_trips() {
-                publish_peer(peer.get(), rtt);
+            for (peer, reach) in self.peers.reaches() {
+                publish_peer(peer.get(), reach);
             }
         }
         self.show(now);

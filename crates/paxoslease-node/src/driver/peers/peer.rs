@@ -22,6 +22,17 @@ pub(super) enum Link {
 /// In heartbeats: how often a node that only answers pings measures the round trip itself.
 const MEASURED_EVERY: u32 = 5;
 
+/// How a node reaches a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// It is connected; with the recent round trip.
+    Up(Duration),
+    /// A member that is not connected.
+    Down,
+    /// Not a member, or not any more, and not connected.
+    Gone,
+}
+
 /// What a peer told in a Ping.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Told {
@@ -123,6 +134,16 @@ impl Peer {
     /// The rest of its quarantine, by its own word.
     pub(super) fn quarantine_remaining(&self, now: Instant) -> Duration {
         self.quarantine_until.since(now)
+    }
+
+    pub(super) fn reach(&self) -> Reach {
+        if self.is_up() {
+            Reach::Up(self.rtt.unwrap_or_default())
+        } else if self.is_listed {
+            Reach::Down
+        } else {
+            Reach::Gone
+        }
     }
 
     pub(super) const fn is_up(&self) -> bool {
