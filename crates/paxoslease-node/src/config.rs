@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+pub(crate) use address::PeerAddress;
 pub use address::{AddressError, KeyedAddress, check_listen, check_loopback};
 pub use document::{Document, TomlError, TomlText};
 pub use duration::{DurationError, parse_duration};

@@ -98,6 +98,28 @@ fn a_lease_outlives_the_replacement_of_a_member_that_is_down() {
     assert!(last.fence() > fence);
 }
 
+/// Every node would keep it on disk, show it to operators, and dial it for ever.
+#[test]
+fn an_address_that_no_node_can_dial_is_refused() {
+    let data = Data::new("address");
+    let (listener, own) = listen();
+    let node = start(data.config(1, &[(1, &own)]).new_cell(true), listener);
+    block_on(node.ready()).expect("the cell is founded");
+    for address in ["x", ":0", "host:0", "host:99999", "\x1b[2J:7401", "host\n:7401", "0.0.0.0:1"] {
+        let address = address.to_owned();
+        for change in [
+            MembersChange::Edit { remove: vec![], add: vec![(9, address.clone())] },
+            MembersChange::Set(vec![(1, Some(address.clone()))]),
+            MembersChange::Set(vec![(1, None), (9, Some(address.clone()))]),
+            MembersChange::Address(vec![(1, address.clone())]),
+        ] {
+            let why = refused(&node, change);
+            assert!(why.starts_with(&format!("{address:?} is not an address for node")), "{why}");
+        }
+    }
+    assert_eq!(status(&node).epoch, 1);
+}
+
 #[test]
 fn a_node_that_no_cell_knows_changes_no_members() {
     let data = Data::new("blank");

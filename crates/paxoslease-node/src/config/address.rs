@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV6};
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -90,6 +91,20 @@ impl Address {
             ));
         }
         Ok(address)
+    }
+}
+
+/// The address of a member, as an administrator wrote it: other nodes can connect to it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PeerAddress(Arc<str>);
+
+impl PeerAddress {
+    pub(crate) fn parse(text: &str) -> Result<Self, AddressError> {
+        Address::parse_peer(text).map(|_| Self(text.into()))
+    }
+
+    pub(crate) fn into_text(self) -> Arc<str> {
+        self.0
     }
 }
 

@@ -10,6 +10,7 @@ use paxoslease_core::{
 use paxoslease_holder::{MembersChange, MembersError, MembersPlan, MembersRequest};
 
 use super::super::Driver;
+use crate::config::PeerAddress;
 use crate::request::Answer;
 
 /// How long nodes have to answer before a change is judged.
@@ -198,10 +199,15 @@ fn wanted(decider: &Decider, change: &MembersChange) -> Result<Change, String> {
     let configuration = decider.configuration();
     let old = configuration.old();
     let id = |id: u16| NodeId::new(id).ok_or(format!("{id} is not a node id: use 1 to 1023"));
+    let peer = |node: NodeId, address: &str| match PeerAddress::parse(address) {
+        Ok(address) => Ok(address.into_text()),
+        Err(error) => Err(format!("{address:?} is not an address for node {node}: {error}")),
+    };
     let newcomer = |node: NodeId, address: &str| {
         let past = configuration.past().iter().find(|past| past.0 == node).map(|past| past.1);
         let birth = decider.heard(node).map(|(birth, _)| birth).or(past);
-        Member { node, birth: birth.unwrap_or(Birth::UNKNOWN), peer: address.into() }
+        let birth = birth.unwrap_or(Birth::UNKNOWN);
+        peer(node, address).map(|peer| Member { node, birth, peer })
     };
     let mut target: BTreeMap<NodeId, Member> =
         old.iter().map(|member| (member.node, member.clone())).collect();
@@ -215,7 +221,7 @@ fn wanted(decider: &Decider, change: &MembersChange) -> Result<Change, String> {
             }
             for (node, address) in add {
                 let node = id(*node)?;
-                if target.insert(node, newcomer(node, address)).is_some() {
+                if target.insert(node, newcomer(node, address)?).is_some() {
                     return Err(format!(
                         "node {node} is a member already, or is listed twice. A node that lost its \
                          disk needs an id that was never used"
@@ -230,9 +236,9 @@ fn wanted(decider: &Decider, change: &MembersChange) -> Result<Change, String> {
                 let member = match (old.find(node), address) {
                     (Some(member), None) => member.clone(),
                     (Some(member), Some(address)) => {
-                        Member { peer: address.as_str().into(), ..member.clone() }
+                        Member { peer: peer(node, address)?, ..member.clone() }
                     }
-                    (None, Some(address)) => newcomer(node, address),
+                    (None, Some(address)) => newcomer(node, address)?,
                     (None, None) => {
                         return Err(format!(
                             "node {node} is not a member yet: give its address, as \
@@ -249,7 +255,7 @@ fn wanted(decider: &Decider, change: &MembersChange) -> Result<Change, String> {
             for (node, address) in list {
                 let node = id(*node)?;
                 let member = target.get_mut(&node).ok_or_else(|| no_member(node))?;
-                member.peer = address.as_str().into();
+                member.peer = peer(node, address)?;
             }
         }
     }
