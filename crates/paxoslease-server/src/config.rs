@@ -221,7 +221,11 @@ impl Config {
         if let Some(address) = &self.listen.advertise {
             return Some(address.clone());
         }
-        let own = self.node.peers.get(&self.node.node);
+        // A node that joins a running cell may know its own address from `listen.peers` alone.
+        let is_specific =
+            |at: &&String| at.parse::<SocketAddr>().is_ok_and(|at| !at.ip().is_unspecified());
+        let listens = || self.node.listen.peers.as_ref().filter(is_specific);
+        let own = self.node.peers.get(&self.node.node).or_else(listens);
         let host = own.and_then(|own| own.rsplit_once(':')).map(|(host, _)| host);
         if at.ip().is_unspecified() {
             return host.map(|host| format!("{host}:{}", at.port()));

@@ -74,8 +74,9 @@ pub enum ConfigError {
     NoPeers,
     /// This node is a member, but not listed as one.
     #[error(
-        "node {node} is a member, but not in `[peers]`, which lists {listed}; add its address \
-         there, correct `node`, or set role = \"proposer\""
+        "node {node} is a member, but not in `[peers]`, which lists {listed}; add the line {node} = \
+         \"HOST:PORT\" there (--peer {node}=HOST:PORT), or, if it joins a running cell, give it a \
+         data_dir and `listen.peers` (--listen-peers); or correct `node`, or set role = \"proposer\""
     )]
     MemberNotListed {
         /// This node.

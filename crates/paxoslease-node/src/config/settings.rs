@@ -25,9 +25,9 @@ pub(crate) struct Settings {
     pub(crate) config: Config,
     /// Members, M and drift.
     pub(crate) cell: Cell,
-    /// This node: a member of the cell if and only if its role says so.
+    /// This node. A member is in `members`, unless it joins a cell that runs.
     pub(crate) node: NodeId,
-    /// The addresses of all members.
+    /// The addresses in the list of members.
     pub(crate) members: BTreeMap<NodeId, String>,
     pub(crate) shards: NonZeroU16,
     /// All rules, except in tests that switch one off.
@@ -133,12 +133,19 @@ impl Config {
         check_members(self.peer_addresses())?;
         match (self.role, members.contains_key(&node)) {
             (Role::Member, true) | (Role::Proposer, false) => Ok(members),
+            (Role::Member, false) if self.joins() => Ok(members),
             (Role::Proposer, true) => Err(ConfigError::ProposerListed(node)),
             (Role::Member, false) => {
                 let ids: Vec<String> = members.keys().map(ToString::to_string).collect();
                 Err(ConfigError::MemberNotListed { node, listed: ids.join(", ") })
             }
         }
+    }
+
+    /// Whether the list of peers is for first contact only, and this node knows where to listen.
+    /// An administrator tells the other nodes its address.
+    fn joins(&self) -> bool {
+        self.listen_for_peers().is_some() && self.data_dir.is_some() && !self.new_cell
     }
 
     fn check_listen(&self) -> Result<(), ConfigError> {
