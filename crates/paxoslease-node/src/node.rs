@@ -314,7 +314,7 @@ impl Node {
     /// # Errors
     /// When a file cannot be used. Then nothing is changed.
     pub fn reload_tls(&self, files: &Tls) -> Result<(), TlsError> {
-        self.shared.tls.reload(files, self.shared.settings.node)
+        self.shared.tls.reload(files, self.shared.settings.identity())
     }
 
     /// How to answer clients in TLS as of now, on sockets that are not this node's. For daemons.

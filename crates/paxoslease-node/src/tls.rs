@@ -1,8 +1,9 @@
 //! TLS, mutual between peers and as a front-end chooses with clients: the certificates of nodes.
 //!
 //! The certificate of node 3 of the cell `north` is valid for the DNS name
-//! `node-3.north.paxoslease`, for no other node, and is signed by the cell's CA. The dialer demands
-//! that name from the node it calls. The acceptor learns the node id from the Hello and then asks
+//! `node-3.north.paxoslease`, or `proposer-3.north.paxoslease` if the node only proposes, for no
+//! other node, and is signed by the cell's CA. The dialer demands the name of a member from the node
+//! it calls. The acceptor learns the id and the role from the Hello and then asks
 //! [`Stream::peer_is`], and so does the dialer. TLS 1.3 only, and a full handshake each time: a
 //! resumed session would skip the check of the certificate.
 //!
@@ -26,6 +27,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use mio::net::TcpStream;
 use paxoslease_core::NodeId;
+use paxoslease_holder::Role;
 use paxoslease_tls::{Pem, PemError, client_config, client_verifier, server_config};
 use rustls::pki_types::UnixTime;
 use rustls::server::NoClientAuth;
@@ -78,8 +80,8 @@ pub enum TlsError {
     Pem(#[from] PemError),
     /// This node's own certificate is for another node, so every peer would refuse it.
     #[error(
-        "the certificate in {} is not valid for {name}: give this node its own, or correct `node` \
-         or `cell` (`paxoslease certs --cell` makes certificates for a cell)",
+        "the certificate in {} is not valid for {name}: give this node its own, or correct `node`, \
+         `role` or `cell` (`paxoslease certs --cell` makes certificates for a cell)",
         cert.display()
     )]
     OtherNode {
@@ -105,24 +107,25 @@ pub enum TlsError {
 }
 
 impl Tls {
-    /// Checks whether the peers of `node` of `cell` would accept these files now. Only reads them.
-    /// Returns the end of their validity, in seconds since 1970.
+    /// Checks whether the peers of `node` of `cell` would accept these files now, from a node in
+    /// this role. Only reads them. Returns the end of their validity, in seconds since 1970.
     ///
     /// # Errors
     /// Says which file cannot be used, why, and what to do about it.
-    pub fn check(&self, cell: &str, node: u16) -> Result<u64, TlsError> {
-        let other = || TlsError::OtherNode { cert: self.cert.clone(), name: dns_name(cell, node) };
+    pub fn check(&self, cell: &str, node: u16, role: Role) -> Result<u64, TlsError> {
+        let name = dns_name(cell, node, role);
+        let other = || TlsError::OtherNode { cert: self.cert.clone(), name };
         let names = NodeNames::new(cell)?;
-        let context = TlsContext::load(self, names, NodeId::new(node).ok_or_else(other)?)?;
+        let context = TlsContext::load(self, names, (NodeId::new(node).ok_or_else(other)?, role))?;
         Ok(context.not_after.as_secs())
     }
 
-    /// The DNS name that the certificate of `node` must be valid for.
+    /// The DNS name that the certificate of `node` in this role must be valid for.
     ///
     /// # Errors
     /// When certificates cannot name this cell.
-    pub fn node_name(cell: &str, node: u16) -> Result<String, TlsError> {
-        NodeNames::new(cell).map(|_| dns_name(cell, node))
+    pub fn node_name(cell: &str, node: u16, role: Role) -> Result<String, TlsError> {
+        NodeNames::new(cell).map(|_| dns_name(cell, node, role))
     }
 }
 
@@ -141,12 +144,12 @@ pub(crate) struct TlsContext {
 impl TlsContext {
     /// Reads this node's certificate chain, its key and the CA of the cell, all PEM. Refuses a
     /// certificate that every peer would refuse.
-    fn load(files: &Tls, names: NodeNames, node: NodeId) -> Result<Self, TlsError> {
+    fn load(files: &Tls, names: NodeNames, own: (NodeId, Role)) -> Result<Self, TlsError> {
         let cert = Pem::new(read(&files.cert)?, files.cert.display());
         let key = Pem::new(key_file::read(&files.key)?, files.key.display());
         let identity = cert.with_key(&key)?;
         let roots = Pem::new(read(&files.ca)?, files.ca.display()).roots()?;
-        let not_after = judge::judge(&identity.cert, &names, node, files, &roots)?;
+        let not_after = judge::judge(&identity.cert, &names, own, files, &roots)?;
         let identity = Arc::new(SingleCertAndKey::from(identity));
         Ok(Self {
             mutual: server_config(client_verifier(Arc::clone(&roots)), Arc::clone(&identity)),
@@ -168,9 +171,13 @@ pub(crate) struct CurrentTls {
 
 impl CurrentTls {
     /// Reads the files, if there are any. Clients connect in clear.
-    pub(crate) fn load(files: Option<&Tls>, cell: &str, node: NodeId) -> Result<Self, TlsError> {
+    pub(crate) fn load(
+        files: Option<&Tls>,
+        cell: &str,
+        own: (NodeId, Role),
+    ) -> Result<Self, TlsError> {
         let Some(files) = files else { return Ok(Self::default()) };
-        let context = TlsContext::load(files, NodeNames::new(cell)?, node)?;
+        let context = TlsContext::load(files, NodeNames::new(cell)?, own)?;
         Ok(Self { context: Some(Arc::new(RwLock::new(Arc::new(context)))), clients: None })
     }
 
@@ -183,9 +190,9 @@ impl CurrentTls {
     }
 
     /// Reads the files again, for new connections. If one cannot be used, nothing changes.
-    pub(crate) fn reload(&self, files: &Tls, node: NodeId) -> Result<(), TlsError> {
+    pub(crate) fn reload(&self, files: &Tls, own: (NodeId, Role)) -> Result<(), TlsError> {
         let (Some(shared), Some(current)) = (&self.context, self.current()) else { return Ok(()) };
-        let context = TlsContext::load(files, current.names.clone(), node)?;
+        let context = TlsContext::load(files, current.names.clone(), own)?;
         *shared.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(context);
         Ok(())
     }
@@ -195,10 +202,11 @@ impl CurrentTls {
         Some(Arc::clone(&current))
     }
 
-    /// The calling side of a connection to `node`. Nothing is sent before the first `flush`.
+    /// The calling side of a connection to `node`, which must be a member. Nothing is sent before the first `flush`.
     pub(crate) fn dial(&self, tcp: TcpStream, node: NodeId) -> io::Result<Stream> {
         let Some(tls) = self.current() else { return Ok(Stream::Plain(tcp)) };
-        let conn = ClientConnection::new(Arc::clone(&tls.client), tls.names.of(node));
+        let name = tls.names.of(node, Role::Member);
+        let conn = ClientConnection::new(Arc::clone(&tls.client), name);
         Stream::tls(conn, tcp, OtherEnd::Peer(tls.names.clone()))
     }
 

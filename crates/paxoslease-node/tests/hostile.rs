@@ -9,12 +9,20 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use cell::{Cell, PATIENCE, listen, metrics, node_id, status, take, until, with_tls};
-use paxoslease_core::{Ballot, Holder, Message, Name, Request, Ttl};
+use cell::{
+    Cell, Data, PATIENCE, change_members, listen, metrics, node_id, status, take, until, with_tls,
+};
+use paxoslease_core::{
+    Ballot, Birth, Change, Configuration, Holder, Member, Members, MembershipMessage, Message,
+    Name, Request, Ttl,
+};
+use paxoslease_holder::{MembersChange, Membership};
 use paxoslease_node::front::{Answer, ClientCertificates, ConnId, FrontEnd, Service, ShardHandle};
-use paxoslease_node::{Config, Node, Tls, block_on};
+use paxoslease_node::{Config, Node, Role, Tls, block_on};
 use paxoslease_tls::Authority;
-use paxoslease_wire::{FrameWriter, Heartbeat, Hello};
+use paxoslease_wire::{
+    FrameKind, FrameWriter, Heartbeat, Hello, ListUse, decode_membership, encode_membership,
+};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
 
@@ -67,7 +75,7 @@ impl Cell {
 
     /// A valid greeting of a node.
     fn hello(&self, node: u16, boot: u64) -> Vec<u8> {
-        cell::hello(&cell::config(&self.addresses, node), boot, 1)
+        cell::hello(&cell::config(&self.addresses, node).role(role_of(node)), boot, 1)
     }
 
     /// A proposer that the first node has greeted.
@@ -83,6 +91,10 @@ impl Cell {
     fn stranger(&self) -> Peer<TcpStream> {
         Peer(connect(&self.addresses[0]))
     }
+}
+
+fn role_of(node: u16) -> Role {
+    if node == PROPOSER { Role::Proposer } else { Role::Member }
 }
 
 fn connect(address: &str) -> TcpStream {
@@ -259,11 +271,21 @@ fn answers_to_a_peer_that_does_not_read_are_dropped() {
     cell.serves();
 }
 
-/// A connection to the first node with a certificate of this authority.
+/// A connection to the first node with the certificate of this node.
 fn dial(authority: &Authority, node: u16, address: &str) -> Peer<impl Read + Write + use<>> {
-    let own = Tls::node_name("test", node).expect("a label");
+    dial_at(authority, node, 1, address)
+}
+
+/// A connection to any node with the certificate of this node.
+fn dial_at(
+    authority: &Authority,
+    node: u16,
+    to: u16,
+    address: &str,
+) -> Peer<impl Read + Write + use<>> {
+    let own = Tls::node_name("test", node, role_of(node)).expect("a label");
     let config = authority.client(Some(authority.sign(&[&own], |_| {})));
-    let name = ServerName::try_from("node-1.test.paxoslease").expect("a name");
+    let name = ServerName::try_from(format!("node-{to}.test.paxoslease")).expect("a name");
     let connection = ClientConnection::new(config, name).expect("valid");
     Peer(StreamOwned::<_, TcpStream>::new(connection, connect(address)))
 }
@@ -302,7 +324,160 @@ fn nonsense_of_a_peer_with_a_certificate_is_refused_as_well() {
     // As a member, with the certificate of another node.
     dial(&authority, PROPOSER, &cell.addresses[0]).is_refused(&cell.hello(2, 2));
     refused.wait_for(1);
+    // A proposer as a member, with its own certificate.
+    let as_member = cell::hello(&cell::config(&cell.addresses, PROPOSER), 3, 1);
+    dial(&authority, PROPOSER, &cell.addresses[0]).is_refused(&as_member);
+    refused.wait_for(2);
     cell.serves();
+}
+
+#[test]
+fn a_proposer_with_the_id_of_a_member_is_refused() {
+    let cell = start(|config| config);
+    let refused = Drops::of("refused");
+    let config = cell::config(&cell.addresses, 2).role(Role::Proposer);
+    // As late as may be, so that it would replace the connection of the member.
+    cell.stranger().is_refused(&cell::hello(&config, HIGH, 1));
+    refused.wait_for(1);
+    cell.serves();
+}
+
+/// Three members with data folders and certificates, of which the third was removed and stopped.
+struct Founded {
+    cell: Cell,
+    authority: Authority,
+    data: Data,
+}
+
+impl Founded {
+    fn start() -> Self {
+        metrics();
+        let authority = Authority::new();
+        let data = Data::new("hostile");
+        let (listeners, addresses): (Vec<_>, Vec<_>) = (1..=3).map(|_| listen()).unzip();
+        let list: Vec<(u16, &str)> = (1..).zip(addresses.iter().map(String::as_str)).collect();
+        let found = |(listener, id)| {
+            let config = data.config(id, &list).shards(1).new_cell(true);
+            block_on(Node::start_on(with_tls(&authority, config), listener)).expect("starts")
+        };
+        let nodes: Vec<Node> = listeners.into_iter().zip(1..).map(found).collect();
+        nodes.iter().for_each(|node| block_on(node.ready()).expect("the cell is founded"));
+        let remove = MembersChange::Edit { remove: vec![3], add: vec![] };
+        change_members(&nodes[0], remove, false).expect("a majority is up");
+        for node in &nodes {
+            until("node 3 is removed", || status(node).epoch == 3);
+        }
+        nodes[2].shutdown_blocking();
+        let mut founded = Self { cell: Cell { nodes, addresses }, authority, data };
+        founded.cell.nodes.truncate(2);
+        founded
+    }
+
+    fn config(&self, node: u16) -> Config {
+        let list: Vec<(u16, &str)> =
+            (1..).zip(self.cell.addresses.iter().map(String::as_str)).collect();
+        self.data.config(node, &list).shards(1).role(role_of(node))
+    }
+
+    /// A connection to a member by a node that greets with this birth and boot. Returns the
+    /// member's boot.
+    fn greeted(
+        &self,
+        (node, birth): (u16, Birth),
+        to: u16,
+        boot: u64,
+    ) -> (Peer<impl Read + Write + use<>>, u64) {
+        let address = &self.cell.addresses[usize::from(to) - 1];
+        let mut peer = dial_at(&self.authority, node, to, address);
+        let is_proposer = role_of(node) == Role::Proposer;
+        peer.send(&cell::hello_with(&self.config(node), 1, |hello| {
+            hello.boot = boot;
+            hello.birth = birth;
+            hello.epoch = 3;
+            hello.list = if is_proposer { ListUse::Follows } else { ListUse::Contact };
+        }));
+        let greeting = peer.receive();
+        let boot = Hello::decode(&greeting).expect("it is greeted").boot;
+        (peer, boot)
+    }
+
+    /// What any proposer may ask: the configuration with all births, and the boot of node 2.
+    fn known(&self) -> (Configuration, u64) {
+        let (mut peer, boot) = self.greeted((PROPOSER, Birth::UNKNOWN), 2, 1);
+        peer.send(&membership(&MembershipMessage::Learn { epoch: 1 }));
+        loop {
+            let frame = peer.receive();
+            if matches!(FrameKind::of(&frame), Ok(FrameKind::Membership))
+                && let Ok(MembershipMessage::Config(known)) = decode_membership(&frame)
+            {
+                return (known, boot);
+            }
+        }
+    }
+}
+
+fn membership(message: &MembershipMessage) -> Vec<u8> {
+    let mut frame = Vec::new();
+    encode_membership(message, &mut frame);
+    frame
+}
+
+/// C11: one frame would give the cell away for good.
+#[test]
+fn false_members_are_not_believed() {
+    let mut founded = Founded::start();
+    let (known, boot) = founded.known();
+    assert_eq!(known.epoch(), 3);
+    let birth = |node| known.past().iter().find(|past| past.0 == node_id(node)).expect("known").1;
+    // Members that only the sender is one of.
+    let alone = |node: u16, birth| {
+        let member = Member { node: node_id(node), birth, peer: "127.0.0.1:1".into() };
+        let change = Change::Begin(Members::new(vec![member]).expect("one"));
+        known.after(&change, known.floor()).expect("legal")
+    };
+    let later = |epoch| {
+        let sets = (known.old().clone(), None);
+        Configuration::new(epoch, sets, known.era(), known.floor(), known.past().to_vec())
+    };
+    let stolen = |epoch| {
+        let two = Members::new(vec![known.old()[1].clone()]).expect("one");
+        Configuration::new(epoch, (two, None), known.era(), known.floor(), known.past().to_vec())
+    };
+    let refused = Drops::of("config_refused");
+    let proposer = (PROPOSER, Birth(9));
+    for ((node, birth), boot, forged) in [
+        (proposer, 2, alone(PROPOSER, Birth(9))),
+        (proposer, 3, alone(PROPOSER, Birth(9)).after(&Change::End, known.floor()).expect("legal")),
+        ((3, birth(3)), boot + (1 << 30), alone(3, birth(3))),
+        ((2, birth(2)), boot, later(u32::MAX).expect("consistent")),
+        ((2, birth(2)), boot, later(5000).expect("consistent")),
+        ((2, birth(2)), boot, stolen(4).expect("consistent")),
+        ((2, birth(2)), boot, stolen(9).expect("consistent")),
+    ] {
+        println!("node {node} tells {forged:?}");
+        let before = counted("config_refused");
+        let (mut peer, _) = founded.greeted((node, birth), 1, boot);
+        assert!(peer.send(&membership(&MembershipMessage::Config(forged))));
+        until("the members are refused", || counted("config_refused") > before);
+    }
+    refused.wait_for(7);
+    // The greeting of a member's id with another birth is refused.
+    let drops = Drops::of("refused");
+    let (mut reborn, _) = founded.greeted((2, Birth(7)), 1, boot);
+    reborn.is_closed();
+    drops.wait_for(1);
+    for node in &founded.cell.nodes {
+        let status = status(node);
+        assert_eq!((status.epoch, status.members), (3, vec![1, 2]));
+        assert_eq!(status.membership, Membership::Member);
+    }
+    // Nothing of it is on disk.
+    founded.cell.nodes.remove(0).shutdown_blocking();
+    let config = with_tls(&founded.authority, founded.config(1));
+    founded.cell.nodes.push(Node::start_blocking(config).expect("starts"));
+    founded.cell.nodes.iter().for_each(|node| block_on(node.ready()).expect("a majority"));
+    assert_eq!(status(&founded.cell.nodes[1]).epoch, 3);
+    founded.cell.serves();
 }
 
 /// Reads what clients send, and answers nothing.

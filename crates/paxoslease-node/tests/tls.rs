@@ -6,12 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cell::{Cell, certify, config, status, take, until};
-use paxoslease_node::{Config, Node, StartError, Tls, block_on};
+use paxoslease_node::{Config, Node, Role, StartError, Tls, block_on};
 use paxoslease_tls::{Authority, rcgen};
 
 /// Files for a node whose certificate has expired.
 fn expired(authority: &Authority, node: u16) -> Tls {
-    let name = Tls::node_name("test", node).expect("a label");
+    let name = Tls::node_name("test", node, Role::Member).expect("a label");
     let end = rcgen::date_time_ymd(2020, 1, 1);
     let [cert, key, ca] = authority.files(&[&name], |params| params.not_after = end);
     Tls::new(cert, key, ca)
@@ -56,13 +56,15 @@ fn certificates_are_replaced_while_leases_are_held() {
     let cell = three(&before);
     let lease = take(&cell.nodes[0], "x");
     let both = both(&before, &after);
-    let proposer = |id| start(cell.proposer(id).tls(trusting(&both, certify(&after, id))));
+    let proposer =
+        |id| start(cell.proposer(id).tls(trusting(&both, certify(&after, id, Role::Proposer))));
     let early = proposer(8);
     problem(&early);
     for (node, id) in cell.nodes.iter().zip(1..) {
-        let other_id = node.reload_tls(&certify(&after, id + 1)).expect_err("of another node");
+        let other_id =
+            node.reload_tls(&certify(&after, id + 1, Role::Member)).expect_err("of another node");
         assert!(other_id.to_string().contains("is not valid for node-"), "{other_id}");
-        node.reload_tls(&trusting(&both, certify(&before, id))).expect("good files");
+        node.reload_tls(&trusting(&both, certify(&before, id, Role::Member))).expect("good files");
     }
     block_on(early.ready()).expect("its next attempt succeeds");
     block_on(proposer(9).ready()).expect("so does a later node");
@@ -79,10 +81,11 @@ fn a_node_may_restart_at_any_step_of_replacing_an_authority() {
     let steps = [(&both, &before), (&both, &after), (&alone, &after)];
     for (ca, signer) in steps {
         for (node, id) in cell.nodes.iter().zip(1..) {
-            node.reload_tls(&trusting(ca, certify(signer, id))).expect("reloaded");
+            node.reload_tls(&trusting(ca, certify(signer, id, Role::Member))).expect("reloaded");
         }
         cell.nodes[2].shutdown_blocking();
-        cell.nodes[2] = start(config(&cell.addresses, 3).tls(trusting(ca, certify(signer, 3))));
+        cell.nodes[2] =
+            start(config(&cell.addresses, 3).tls(trusting(ca, certify(signer, 3, Role::Member))));
         block_on(cell.nodes[2].ready()).expect("its peers accept it, and it accepts them");
     }
     take(&cell.nodes[2], "x").release_blocking().expect("released");
@@ -93,7 +96,8 @@ fn files_that_cannot_be_used_prevent_the_start() {
     let (authority, missing) = (Authority::new(), "/nonexistent/node.pem");
     for (tls, words) in [
         (expired(&authority, 1), "make a new one"),
-        (certify(&authority, 2), "node-1.test.paxoslease"),
+        (certify(&authority, 2, Role::Member), "node-1.test.paxoslease"),
+        (certify(&authority, 1, Role::Proposer), "node-1.test.paxoslease"),
         (Tls::new(missing, missing, missing), missing),
     ] {
         let config = config(&["127.0.0.1:1".to_owned()], 1).tls(tls);

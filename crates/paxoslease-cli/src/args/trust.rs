@@ -62,13 +62,20 @@ pub(crate) struct CertsArgs {
 
     /// How many nodes, from node 1 on
     ///
-    /// 3, unless --node or --client is given.
+    /// 3, unless --node, --proposer or --client is given.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=99))]
     pub(crate) nodes: Option<u16>,
 
     /// One node by its id, 1 to 1023; repeat it for each
     #[arg(long = "node", value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=1023))]
     pub(crate) node: Vec<u16>,
+
+    /// One node with role = "proposer" by its id; repeat it for each
+    ///
+    /// Its certificate is refused from a member.
+    #[arg(long = "proposer", value_name = "ID")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1023))]
+    pub(crate) proposers: Vec<u16>,
 
     /// Name or address of a node for clients; repeat it
     ///

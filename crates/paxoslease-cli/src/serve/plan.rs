@@ -115,7 +115,7 @@ pub(super) struct Found {
 pub(super) fn check(config: &Config) -> anyhow::Result<Found> {
     let node = &config.node;
     let tls_until = match &node.tls {
-        Some(tls) => Some(tls.check(&node.cell, node.node)?),
+        Some(tls) => Some(tls.check(&node.cell, node.node, node.role)?),
         None => None,
     };
     let data_dir = match &node.data_dir {

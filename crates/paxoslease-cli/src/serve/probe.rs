@@ -48,7 +48,8 @@ fn tls(config: &Config) -> anyhow::Result<Option<Tls>> {
     else {
         return Ok(None);
     };
-    let name = paxoslease_node::Tls::node_name(&config.node.cell, config.node.node)?;
+    let node = &config.node;
+    let name = paxoslease_node::Tls::node_name(&node.cell, node.node, node.role)?;
     let mut tls = Tls::from_ca_file(&files.ca)?.with_server_name(&name)?;
     if config.client_tls == ClientTls::Mutual {
         tls = tls.with_identity_files(&files.cert, &files.key)?;

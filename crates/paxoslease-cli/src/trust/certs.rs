@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use paxoslease_client::Tls;
+use paxoslease_node::Role;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose as Purpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose,
@@ -67,29 +68,39 @@ struct Subject {
 }
 
 enum Kind {
-    /// The node's id, and the hosts at which clients reach it.
-    Node(u16, Vec<String>),
+    Node {
+        id: u16,
+        role: Role,
+        /// Its name among nodes, and the hosts at which clients reach it.
+        names: Vec<String>,
+    },
     Client,
 }
 
 impl Subject {
-    fn node(cell: &str, id: u16, hosts: &[Host]) -> Result<Self, Failure> {
+    fn node(cell: &str, id: u16, role: Role, hosts: &[Host]) -> Result<Self, Failure> {
         let meant = |host: &&Host| host.node.is_none_or(|node| node == id);
         let given = hosts.iter().filter(meant).map(|host| host.name.clone());
-        let own = paxoslease_node::Tls::node_name(cell, id);
+        let own = paxoslease_node::Tls::node_name(cell, id, role);
         let mut names = vec![own.map_err(|error| Failure::usage(error.to_string()))?];
         for name in LOOPBACK.iter().map(ToString::to_string).chain(given) {
             if !names.contains(&name) {
                 names.push(name);
             }
         }
-        Ok(Self { name: format!("node-{id}"), kind: Kind::Node(id, names) })
+        let name = match role {
+            Role::Member => format!("node-{id}"),
+            Role::Proposer => format!("proposer-{id}"),
+        };
+        Ok(Self { name, kind: Kind::Node { id, role, names } })
     }
 
     fn params(&self, days: u16) -> anyhow::Result<CertificateParams> {
         let (names, purposes) = match &self.kind {
             // Nodes connect to each other, so each is both a client and a server.
-            Kind::Node(_, names) => (names.clone(), vec![Purpose::ServerAuth, Purpose::ClientAuth]),
+            Kind::Node { names, .. } => {
+                (names.clone(), vec![Purpose::ServerAuth, Purpose::ClientAuth])
+            }
             Kind::Client => (Vec::new(), vec![Purpose::ClientAuth]),
         };
         let mut params = CertificateParams::new(names).context("a name cannot be certified")?;
@@ -103,17 +114,28 @@ impl Subject {
 }
 
 fn subjects(args: &CertsArgs) -> Result<Vec<Subject>, Failure> {
-    let is_told = !args.node.is_empty() || !args.clients.is_empty();
+    let is_told = !args.node.is_empty() || !args.proposers.is_empty() || !args.clients.is_empty();
     let count = args.nodes.unwrap_or(if is_told { 0 } else { 3 });
     let nodes: BTreeSet<u16> = (1..=count).chain(args.node.iter().copied()).collect();
+    let proposers: BTreeSet<u16> = args.proposers.iter().copied().collect();
+    if let Some(id) = nodes.intersection(&proposers).next() {
+        let problem = format!(
+            "--proposer {id}: a member has this id; give the proposer an id that no member ever had"
+        );
+        return Err(Failure::usage(problem));
+    }
     for Host { node, name } in &args.hosts {
-        if nodes.is_empty() || node.is_some_and(|node| !nodes.contains(&node)) {
+        let mut ids = nodes.union(&proposers);
+        if !ids.any(|id| node.is_none_or(|node| node == *id)) {
             let missing = node.map_or("--nodes 3".to_owned(), |node| format!("--node {node}"));
             let problem = format!("--host {name}: its node gets no certificate; add {missing}");
             return Err(Failure::usage(problem));
         }
     }
-    let is_node = |name: &str| name == "ca" || name.starts_with("node-") || name.ends_with("-key");
+    let is_node = |name: &str| {
+        let is_prefixed = ["node-", "proposer-"].iter().any(|prefix| name.starts_with(prefix));
+        name == "ca" || is_prefixed || name.ends_with("-key")
+    };
     if let Some(name) = args.clients.iter().find(|name| is_node(name)) {
         let problem = format!(
             "--client {name}: its files could be mistaken for those of a node or the authority; choose another name"
@@ -122,7 +144,9 @@ fn subjects(args: &CertsArgs) -> Result<Vec<Subject>, Failure> {
     }
     let clients = args.clients.iter().collect::<BTreeSet<_>>().into_iter();
     let clients = clients.map(|name| Subject { name: name.clone(), kind: Kind::Client });
-    let nodes = nodes.into_iter().map(|id| Subject::node(&args.cell, id, &args.hosts));
+    let nodes = nodes.into_iter().map(|id| (id, Role::Member));
+    let nodes = nodes.chain(proposers.into_iter().map(|id| (id, Role::Proposer)));
+    let nodes = nodes.map(|(id, role)| Subject::node(&args.cell, id, role, &args.hosts));
     nodes.chain(clients.map(Ok)).collect()
 }
 
@@ -229,8 +253,8 @@ impl Authority {
         let certificate = CertificateDer::from_pem_slice(read(cert)?.as_bytes())
             .map_err(|_| anyhow!("it is not a certificate"))?;
         match &subject.kind {
-            Kind::Node(id, names) => {
-                paxoslease_node::Tls::new(cert, key, &self.path).check(cell, *id)?;
+            Kind::Node { id, role, names } => {
+                paxoslease_node::Tls::new(cert, key, &self.path).check(cell, *id, *role)?;
                 let parsed = ParsedCertificate::try_from(&certificate)?;
                 for name in names {
                     verify_server_name(&parsed, &ServerName::try_from(name.as_str())?)?;
@@ -279,8 +303,10 @@ fn json(authority: &Authority, made: &[Made<'_>]) -> Value {
     let of = |is_meant: fn(&Kind) -> bool| -> Vec<Value> {
         let entry = |Made { subject, cert, key, is_new }: &Made<'_>| {
             let mut entry = json!({"name": subject.name, "cert": cert, "key": key, "made": is_new});
-            if let Kind::Node(id, names) = &subject.kind {
-                (entry["node"], entry["hosts"]) = (json!(id), json!(names));
+            if let Kind::Node { id, role, names } = &subject.kind {
+                entry["node"] = json!(id);
+                entry["role"] = json!(role);
+                entry["hosts"] = json!(names);
             }
             entry
         };
@@ -288,7 +314,7 @@ fn json(authority: &Authority, made: &[Made<'_>]) -> Value {
     };
     json!({
         "ca": {"cert": authority.path, "key": authority.key_path, "made": authority.is_new},
-        "nodes": of(|kind| matches!(kind, Kind::Node(..))),
+        "nodes": of(|kind| matches!(kind, Kind::Node { .. })),
         "clients": of(|kind| matches!(kind, Kind::Client)),
     })
 }
@@ -304,10 +330,14 @@ fn text(authority: &Authority, made: &[Made<'_>]) -> String {
     for Made { subject, cert, key, .. } in made {
         let (cert, key) = (cert.display(), key.display());
         match &subject.kind {
-            Kind::Node(id, _) => {
+            Kind::Node { id, role, .. } => {
+                let who = match role {
+                    Role::Member => "Node",
+                    Role::Proposer => "Proposer",
+                };
                 let _ = write!(
                     text,
-                    "\n# Node {id} needs these three files, and in its configuration:\n[tls]\n\
+                    "\n# {who} {id} needs these three files, and in its configuration:\n[tls]\n\
                      cert = {cert:?}\nkey = {key:?}\nca = {ca:?}\n\
                      clients = \"server\" # \"mutual\" if clients need a certificate, or \"off\"\n",
                     cert = cert.to_string(),

@@ -55,6 +55,11 @@ impl Settings {
         }
     }
 
+    /// What the certificate of this node says.
+    pub(crate) const fn identity(&self) -> (NodeId, Role) {
+        (self.node, self.config.role)
+    }
+
     /// All members except this node.
     pub(crate) fn peers(&self) -> impl Iterator<Item = (NodeId, &str)> {
         let others = self.members.iter().filter(|(node, _)| **node != self.node);

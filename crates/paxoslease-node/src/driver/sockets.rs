@@ -2,6 +2,7 @@
 //! implements it by real sockets, the simulated world by its own.
 
 use paxoslease_core::NodeId;
+use paxoslease_holder::Role;
 
 /// The number of a connection. Numbers of closed connections are used again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -31,8 +32,8 @@ pub(crate) trait Sockets: Connections {
     /// follows, not before this returns.
     fn dial(&mut self, peer: NodeId, address: &str) -> ConnId;
 
-    /// Whether the other end has proven to be that node.
-    fn is_node(&self, conn: ConnId, node: NodeId) -> bool;
+    /// Whether the other end has proven to be that node in this role.
+    fn is_node(&self, conn: ConnId, node: NodeId, role: Role) -> bool;
 
     /// Gives a connection that is for another shard to that shard, with all bytes that were
     /// received and not consumed.

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 use paxoslease_core::{Holder, Token};
 use paxoslease_holder::transport::{Request, TicketPool, Transport};
-use paxoslease_holder::{Acquire, AcquireError, Acquiring, AskError, LeaseGuard};
+use paxoslease_holder::{Acquire, AcquireError, Acquiring, AskError, LeaseGuard, Role};
 use paxoslease_wire::{FrameWriter, Heartbeat, Hello, ListUse};
 
 use super::*;
@@ -89,7 +89,7 @@ impl Sockets for TestSockets {
         ConnId(0)
     }
 
-    fn is_node(&self, _: ConnId, _: NodeId) -> bool {
+    fn is_node(&self, _: ConnId, _: NodeId, _: Role) -> bool {
         self.is_proven
     }
 

@@ -14,6 +14,7 @@ use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use paxoslease_core::{Instant, NodeId};
+use paxoslease_holder::Role;
 use slab::Slab;
 use socket2::{SockRef, TcpKeepalive};
 
@@ -297,9 +298,9 @@ impl Sockets for Conns {
         conn
     }
 
-    fn is_node(&self, id: ConnId, node: NodeId) -> bool {
+    fn is_node(&self, id: ConnId, node: NodeId, role: Role) -> bool {
         let stream = self.slab.get(id.0).and_then(|conn| conn.stream.as_ref());
-        stream.is_some_and(|stream| stream.peer_is(node))
+        stream.is_some_and(|stream| stream.peer_is(node, role))
     }
 
     fn hand_over(&mut self, id: ConnId, shard: u16) {

@@ -115,7 +115,7 @@ impl Running {
         #[cfg(feature = "chaos")]
         let settings = crate::chaos::with_rules(settings);
         let client_tls = service.as_ref().and_then(|service| service.client_tls);
-        let tls = CurrentTls::load(config.tls.as_ref(), &config.cell, settings.node)?;
+        let tls = CurrentTls::load(config.tls.as_ref(), &config.cell, settings.identity())?;
         let tls = tls.with_clients(client_tls);
         let random = |what| getrandom::u64().map_err(io::Error::other).map_err(refused(what));
         let wishes = settings.wishes(wall_counter(), random("randomness")?);

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use paxoslease_core::NodeId;
+use paxoslease_holder::Role;
 use paxoslease_wire::resp::REQUEST_LEN_MAX;
 use slab::Slab;
 
@@ -188,7 +189,7 @@ impl Sockets for SimulatedSockets<'_> {
         ConnId(self.lines.slab.insert(Line::new(end, ConnKind::Peer)))
     }
 
-    fn is_node(&self, _conn: ConnId, _node: NodeId) -> bool {
+    fn is_node(&self, _conn: ConnId, _node: NodeId, _role: Role) -> bool {
         true
     }
 

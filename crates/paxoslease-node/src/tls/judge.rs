@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use paxoslease_core::NodeId;
+use paxoslease_holder::Role;
 use paxoslease_tls::{client_verifier, explain_validity, provider};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier as _;
@@ -18,11 +19,11 @@ use super::TlsError;
 use super::names::NodeNames;
 use crate::config::Tls;
 
-/// Until when peers that trust `roots` accept this certificate from `node`.
+/// Until when peers that trust `roots` accept this certificate from `node` in its role.
 pub(super) fn judge(
     chain: &[CertificateDer<'_>],
     names: &NodeNames,
-    node: NodeId,
+    (node, role): (NodeId, Role),
     files: &Tls,
     roots: &Arc<RootCertStore>,
 ) -> Result<UnixTime, TlsError> {
@@ -31,14 +32,14 @@ pub(super) fn judge(
         .build()
         .expect("there is a root, and no revocation list to be wrong");
     let (own, between) = chain.split_first().expect("a file without certificates is refused");
-    let name = names.of(node);
+    let name = names.of(node, role);
     let verify = |at: UnixTime| {
         by_dialers.verify_server_cert(own, between, &name, &[], at)?;
         by_acceptors.verify_client_cert(own, between, at).map(drop)
     };
-    let explained = |error| explain(&error, || names.text(node), files);
+    let explained = |error| explain(&error, || names.text(node, role), files);
     verify(UnixTime::now()).map_err(explained)?;
-    if !names.is_of(own, node) {
+    if !names.is_of(own, node, role) {
         let reason =
             "it is valid for every node of the cell, by a wildcard; give each node its own";
         return Err(refused(&files.cert, reason.to_owned()));

@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use mio::net::TcpStream;
 use paxoslease_core::NodeId;
+use paxoslease_holder::Role;
 use rustls::{AlertDescription, CertificateError, Connection, Error};
 
 use super::names::NodeNames;
@@ -84,14 +85,15 @@ impl Stream {
         }
     }
 
-    /// Whether the other side has proven to be `node`. Without TLS there is no proof to ask for.
-    pub(crate) fn peer_is(&self, node: NodeId) -> bool {
+    /// Whether the other side has proven to be `node` in this role. Without TLS there is no proof to
+    /// ask for.
+    pub(crate) fn peer_is(&self, node: NodeId, role: Role) -> bool {
         match self {
             Self::Plain(_) => true,
             Self::Tls(tls) => {
                 let OtherEnd::Peer(names) = &tls.other else { return false };
                 let certificate = tls.conn.peer_certificates().and_then(<[_]>::first);
-                certificate.is_some_and(|certificate| names.is_of(certificate, node))
+                certificate.is_some_and(|certificate| names.is_of(certificate, node, role))
             }
         }
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use paxoslease_core::NodeId;
+use paxoslease_holder::Role;
 use paxoslease_tls::Authority;
 use rustls::ClientConfig;
 
@@ -26,11 +27,11 @@ fn node(id: u16) -> NodeId {
 }
 
 fn issue(ca: &Authority, id: u16) -> (String, String) {
-    ca.sign(&[&dns_name(CELL, id)], |_| {})
+    ca.sign(&[&dns_name(CELL, id, Role::Member)], |_| {})
 }
 
 fn load(files: &Tls, id: u16) -> CurrentTls {
-    CurrentTls::load(Some(files), CELL, node(id)).expect("good files")
+    CurrentTls::load(Some(files), CELL, (node(id), Role::Member)).expect("good files")
 }
 
 /// Node `id` with a certificate of one authority, which trusts the authorities in `trusted`.
@@ -49,7 +50,7 @@ fn context(ca: &Authority, id: u16) -> CurrentTls {
 /// A node that accepts its clients by TLS, and a client that trusts it.
 pub(crate) fn with_clients() -> (CurrentTls, ClientConfig) {
     let ca = Authority::new();
-    let [cert, key, root] = ca.files(&[&dns_name(CELL, 1)], |_| {});
+    let [cert, key, root] = ca.files(&[&dns_name(CELL, 1, Role::Member)], |_| {});
     let tls = load(&Tls::new(cert, key, root), 1);
     let tls = tls.with_clients(Some(ClientCertificates::Unasked));
     (tls, Arc::unwrap_or_clone(ca.client(None)))
@@ -182,7 +183,10 @@ fn megabytes_pass_in_both_directions_unchanged() {
     let mut ends = ends(&context(&ca, 1), 2, &context(&ca, 2));
     ends[0].says = noise(5_000_000, 1);
     ends[1].says = noise(3_000_000, 2);
-    assert!(ends.iter().all(|end| end.stream.is_handshaking() && !end.stream.peer_is(node(2))));
+    assert!(
+        ends.iter()
+            .all(|end| end.stream.is_handshaking() && !end.stream.peer_is(node(2), Role::Member))
+    );
     run(&mut ends, all_heard);
     assert!(ends[0].heard == ends[1].says && ends[1].heard == ends[0].says);
     assert!(ends.iter().all(|end| !end.stream.is_handshaking() && end.ended.is_none()));
@@ -194,9 +198,15 @@ fn each_side_knows_the_node_at_the_other_end() {
     let mut ends = ends(&context(&ca, 1), 2, &context(&ca, 2));
     run(&mut ends, all_heard);
     let [dialer, acceptor] = &ends;
-    assert!(dialer.stream.peer_is(node(2)) && acceptor.stream.peer_is(node(1)));
-    assert!(!dialer.stream.peer_is(node(1)) && !acceptor.stream.peer_is(node(2)));
-    assert!(!acceptor.stream.peer_is(node(11)), "a longer number is another name");
+    assert!(
+        dialer.stream.peer_is(node(2), Role::Member)
+            && acceptor.stream.peer_is(node(1), Role::Member)
+    );
+    assert!(
+        !dialer.stream.peer_is(node(1), Role::Member)
+            && !acceptor.stream.peer_is(node(2), Role::Member)
+    );
+    assert!(!acceptor.stream.peer_is(node(11), Role::Member), "a longer number is another name");
 }
 
 #[test]
@@ -220,14 +230,14 @@ fn each_end_says_why_a_certificate_is_refused() {
         (Authority::new(), Authority::named("another"), Authority::new());
     let (dialer, acceptor) = (context(&ours, 1), context(&ours, 2));
     let both = context_trusting(&other, 1, &[&ours, &other]);
-    let wanted = dns_name(CELL, 3);
+    let wanted = dns_name(CELL, 3, Role::Member);
     for (mut ends, dialer_says, acceptor_says) in [
         (ends(&dialer, 2, &context(&other, 2)), [UNKNOWN, ""], [REFUSED, "UnknownCA"]),
         (ends(&dialer, 2, &context(&same_name, 2)), [UNKNOWN, ""], [REFUSED, "DecryptError"]),
         (ends(&both, 2, &acceptor), [REFUSED, ""], [UNKNOWN, ""]),
         (
             ends(&dialer, 3, &acceptor),
-            [&wanted, &dns_name(CELL, 2)],
+            [&wanted, &dns_name(CELL, 2, Role::Member)],
             ["the peer expected the certificate of another node", ""],
         ),
         (
@@ -242,7 +252,10 @@ fn each_end_says_why_a_certificate_is_refused() {
             assert!(words.iter().all(|word| text.contains(word)), "no {words:?} in {text}");
         }
         assert!(ends[1].heard.is_empty(), "no byte of a stranger gets through");
-        assert!(!ends[0].stream.peer_is(node(3)) && !ends[1].stream.peer_is(node(1)));
+        assert!(
+            !ends[0].stream.peer_is(node(3), Role::Member)
+                && !ends[1].stream.peer_is(node(1), Role::Member)
+        );
     }
 }
 
@@ -250,24 +263,27 @@ fn each_end_says_why_a_certificate_is_refused() {
 fn ends_by(ca: &Authority, caller: Arc<ClientConfig>) -> [End; 2] {
     let mut ends = ends(&context(ca, 1), 2, &context(ca, 2));
     let Stream::Tls(tls) = &mut ends[0].stream else { panic!("a TLS stream") };
-    let name = NodeNames::new(CELL).expect("a label").of(node(2));
+    let name = NodeNames::new(CELL).expect("a label").of(node(2), Role::Member);
     tls.conn = rustls::ClientConnection::new(caller, name).expect("a client").into();
     ends
 }
 
 #[test]
-fn a_certificate_of_another_cell_or_of_all_nodes_proves_nothing() {
+fn a_certificate_of_another_cell_or_role_or_of_all_nodes_proves_nothing() {
     let ca = Authority::new();
     for (name, is_peer) in [
-        (&*dns_name(CELL, 1), true),
+        (&*dns_name(CELL, 1, Role::Member), true),
         ("node-1.other.paxoslease", false),
         ("node-1.paxoslease", false),
         ("*.paxoslease", false),
         ("*.test.paxoslease", false),
+        ("proposer-1.test.paxoslease", false),
     ] {
         let mut ends = ends_by(&ca, ca.client(Some(ca.sign(&[name], |_| {}))));
         run(&mut ends, all_heard);
-        assert_eq!(ends[1].stream.peer_is(node(1)), is_peer, "{name}");
+        assert_eq!(ends[1].stream.peer_is(node(1), Role::Member), is_peer, "{name}");
+        let proposes = name.starts_with("proposer");
+        assert_eq!(ends[1].stream.peer_is(node(1), Role::Proposer), proposes, "{name}");
     }
 }
 

@@ -90,14 +90,14 @@ pub(crate) fn start(size: u16, with: impl Fn(Config) -> Config) -> Cell {
 }
 
 /// Files for a node.
-pub(crate) fn certify(authority: &Authority, node: u16) -> Tls {
-    let name = Tls::node_name("test", node).expect("a label");
+pub(crate) fn certify(authority: &Authority, node: u16, role: Role) -> Tls {
+    let name = Tls::node_name("test", node, role).expect("a label");
     let [cert, key, ca] = authority.files(&[&name], |_| {});
     Tls::new(cert, key, ca)
 }
 
 pub(crate) fn with_tls(authority: &Authority, config: Config) -> Config {
-    let tls = certify(authority, config.node);
+    let tls = certify(authority, config.node, config.role);
     config.tls(tls)
 }
 
@@ -149,21 +149,31 @@ pub(crate) fn node_id(id: u16) -> NodeId {
 
 /// The greeting of a node that is configured like this, as shard 0 of `shards`.
 pub(crate) fn hello(config: &Config, boot: u64, shards: u16) -> Vec<u8> {
+    hello_with(config, shards, |hello| hello.boot = boot)
+}
+
+/// The same, changed further.
+pub(crate) fn hello_with(
+    config: &Config,
+    shards: u16,
+    change: impl FnOnce(&mut Hello<'_>),
+) -> Vec<u8> {
     let members: Vec<NodeId> = config.peers.keys().copied().map(node_id).collect();
     let max_lease = Ttl::from_duration(config.max_lease).expect("in bounds");
     let drift = Drift::new(config.clock_drift_ppm, config.clock_granularity).expect("in bounds");
-    let hello = Hello {
+    let mut hello = Hello {
         version: VERSION,
         cell_name: CellName::new(&config.cell).expect("in bounds"),
         cell: paxoslease_core::Cell::new(&members, max_lease, drift).expect("a cell"),
         node: node_id(config.node),
-        boot,
+        boot: 1,
         shard: ShardId::new(0, shards).expect("in bounds"),
         list: if config.role == Role::Proposer { ListUse::Follows } else { ListUse::Fixed },
         birth: Birth::UNKNOWN,
         epoch: 0,
         clients: ClientAddress::new("").expect("in bounds"),
     };
+    change(&mut hello);
     let mut bytes = Vec::new();
     hello.encode(&mut bytes);
     bytes

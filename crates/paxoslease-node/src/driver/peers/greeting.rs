@@ -2,6 +2,7 @@
 //! anything else (invariants 2 and 5).
 
 use paxoslease_core::{Instant, NodeId};
+use paxoslease_holder::Role;
 use paxoslease_wire::{Farewell, FrameKind, Hello, ListUse};
 
 use super::peer::{Link, Peer};
@@ -103,13 +104,14 @@ impl Peers {
             self.say_hello(sockets, conn);
         }
         // A connection without the certificate of that node says nothing about that node.
-        let is_itself = sockets.is_node(conn, hello.node);
+        let role = role_of(hello);
+        let is_itself = sockets.is_node(conn, hello.node, role);
         let admitted = if is_itself {
             self.admit(now, conn, hello)
         } else {
             Err(format!(
                 "its certificate is not for {}",
-                dns_name(&self.identity.cell_name, hello.node)
+                dns_name(&self.identity.cell_name, hello.node, role)
             ))
         };
         let place = match admitted {
@@ -159,6 +161,12 @@ impl Peers {
             let expected = self.list[place].node;
             return Err(format!("node {expected} was dialled, but node {} answered", hello.node));
         }
+        if role_of(hello) == Role::Proposer && self.is_member(hello.node) {
+            return Err(format!(
+                "node {} is a member, and this node only proposes: give it another id",
+                hello.node
+            ));
+        }
         if self.is_impostor(hello.node, hello.birth) {
             return Err(OTHER_FOLDER.to_owned());
         }
@@ -175,6 +183,10 @@ impl Peers {
             ));
         }
         Ok(place)
+    }
+
+    fn is_member(&self, node: NodeId) -> bool {
+        self.place_of(node).is_some_and(|place| self.list[place].is_listed)
     }
 
     /// Whether a peer refused this node because a member has its id.
@@ -213,6 +225,14 @@ impl Peers {
             tracing::warn!(peer = %peer.node, why, "peer refused");
             peer.told = Some((why.to_owned(), now.after(COMPLAINT_PAUSE)));
         }
+    }
+}
+
+/// The role in which a node greets. Its certificate must be for that role.
+const fn role_of(hello: &Hello<'_>) -> Role {
+    match hello.list {
+        ListUse::Follows => Role::Proposer,
+        ListUse::Fixed | ListUse::Founding | ListUse::Contact => Role::Member,
     }
 }
 

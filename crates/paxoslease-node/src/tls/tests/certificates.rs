@@ -16,7 +16,7 @@ use crate::driver::tests::published;
 use crate::tls::{CurrentTls, TlsError};
 
 fn refusal(cert: &Path, key: &Path, ca: &Path) -> String {
-    Tls::new(cert, key, ca).check(CELL, 1).expect_err("refused").to_string()
+    Tls::new(cert, key, ca).check(CELL, 1, Role::Member).expect_err("refused").to_string()
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_file_that_cannot_be_used_is_named_with_the_reason() {
     ] {
         assert!(words.iter().all(|word| text.contains(word)), "{text}");
     }
-    assert!(Tls::new(cert, key, ca).check(CELL, 1).is_ok());
+    assert!(Tls::new(cert, key, ca).check(CELL, 1, Role::Member).is_ok());
 }
 
 #[test]
@@ -58,15 +58,15 @@ fn a_key_that_others_can_read_is_refused_with_what_to_run() {
     let tls = files(&ca, |_| {});
     let current = load(&tls, 1);
     fs::set_permissions(&tls.key, Permissions::from_mode(0o644)).expect("a mode");
-    let refused = tls.check(CELL, 1).expect_err("refused").to_string();
+    let refused = tls.check(CELL, 1, Role::Member).expect_err("refused").to_string();
     assert!(refused.contains("its mode is 0644") && refused.contains("run: chmod 6"), "{refused}");
-    let reloaded = current.reload(&tls, node(1)).expect_err("refused");
+    let reloaded = current.reload(&tls, (node(1), Role::Member)).expect_err("refused");
     assert!(matches!(reloaded, TlsError::KeyExposed { .. }), "{reloaded}");
 }
 
 /// The files of node 1, with a certificate that `change` has changed.
 fn files(ca: &Authority, change: impl FnOnce(&mut CertificateParams)) -> Tls {
-    let [cert, key, ca] = ca.files(&[&dns_name(CELL, 1)], change);
+    let [cert, key, ca] = ca.files(&[&dns_name(CELL, 1, Role::Member)], change);
     Tls::new(cert, key, ca)
 }
 
@@ -75,7 +75,7 @@ fn a_certificate_that_peers_would_refuse_is_not_accepted() {
     use ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
     let ca = Authority::new();
     let refusal = |change: fn(&mut CertificateParams)| {
-        let refused = files(&ca, change).check(CELL, 1).expect_err("refused");
+        let refused = files(&ca, change).check(CELL, 1, Role::Member).expect_err("refused");
         assert!(matches!(refused, TlsError::Refused { .. }), "{refused}");
         refused.to_string()
     };
@@ -87,7 +87,7 @@ fn a_certificate_that_peers_would_refuse_is_not_accepted() {
     ] {
         assert!(text.contains(".pem: ") && words.iter().all(|word| text.contains(word)), "{text}");
     }
-    assert!(files(&ca, |_| {}).check(CELL, 1).is_ok());
+    assert!(files(&ca, |_| {}).check(CELL, 1, Role::Member).is_ok());
 }
 
 #[test]
@@ -96,12 +96,12 @@ fn a_certificate_of_no_authority_in_the_file_is_refused() {
     for other in [Authority::named("another"), Authority::new()] {
         let ca = Authority::new();
         let mut files = files(&ca, |_| {});
-        assert!(files.check(CELL, 1).is_ok());
+        assert!(files.check(CELL, 1, Role::Member).is_ok());
         files.ca = ca.file("other-ca", &other.issuer.pem());
-        let text = files.check(CELL, 1).expect_err("refused").to_string();
+        let text = files.check(CELL, 1, Role::Member).expect_err("refused").to_string();
         assert!(text.contains("other-ca has signed it") && text.contains("keep both"), "{text}");
         files.ca = ca.file("both", &[other.issuer.pem(), ca.issuer.pem()].concat());
-        assert!(files.check(CELL, 1).is_ok());
+        assert!(files.check(CELL, 1, Role::Member).is_ok());
     }
 }
 
@@ -110,12 +110,12 @@ fn the_certificate_of_another_node_is_refused_by_its_name() {
     let ca = Authority::new();
     let files = files(&ca, |_| {});
     for id in [0, 2, 11, u16::MAX] {
-        let refused = files.check(CELL, id).expect_err("refused");
+        let refused = files.check(CELL, id, Role::Member).expect_err("refused");
         assert!(
-            matches!(&refused, TlsError::OtherNode { name, .. } if *name == dns_name(CELL, id))
+            matches!(&refused, TlsError::OtherNode { name, .. } if *name == dns_name(CELL, id, Role::Member))
         );
     }
-    let refused = files.check("other", 1).expect_err("refused").to_string();
+    let refused = files.check("other", 1, Role::Member).expect_err("refused").to_string();
     assert!(refused.contains("not valid for node-1.other.paxoslease"), "{refused}");
 }
 
@@ -126,7 +126,7 @@ fn a_certificate_for_every_node_of_the_cell_is_refused() {
     let add = |params: &mut CertificateParams| {
         params.subject_alt_names.push(SanType::DnsName(wildcard));
     };
-    let refused = files(&ca, add).check(CELL, 1).expect_err("refused").to_string();
+    let refused = files(&ca, add).check(CELL, 1, Role::Member).expect_err("refused").to_string();
     assert!(refused.contains("valid for every node of the cell"), "{refused}");
 }
 
@@ -135,10 +135,10 @@ fn a_cell_that_certificates_cannot_name_is_refused() {
     let (longest, too_long) = ("x".repeat(63), "x".repeat(64));
     for cell in ["a", "prod-eu", "7", &longest] {
         let name = format!("node-1.{cell}.paxoslease");
-        assert_eq!(Tls::node_name(cell, 1).expect("a label"), name);
+        assert_eq!(Tls::node_name(cell, 1, Role::Member).expect("a label"), name);
     }
     for cell in ["", "Prod", "prod eu", "prod_eu", "a.b", "-a", "a-", "*", "\u{e9}", &too_long] {
-        let refused = Tls::node_name(cell, 1).expect_err(cell);
+        let refused = Tls::node_name(cell, 1, Role::Member).expect_err(cell);
         assert!(matches!(refused, TlsError::CellName(_)), "{refused}");
     }
 }
@@ -168,7 +168,7 @@ fn a_chain_ends_with_the_first_of_its_certificates() {
         params.not_after = rcgen::date_time_ymd(between_ends, 1, 1);
         let key = KeyPair::generate().expect("a key");
         let between = params.signed_by(&key, &ca.issuer).expect("a certificate").pem();
-        let mut own = CertificateParams::new([dns_name(CELL, 1)]).expect("a name");
+        let mut own = CertificateParams::new([dns_name(CELL, 1, Role::Member)]).expect("a name");
         own_end(&mut own);
         let own_key = KeyPair::generate().expect("a key");
         let own = own.signed_by(&own_key, &Issuer::new(params, key)).expect("a certificate").pem();
@@ -195,8 +195,8 @@ fn the_end_of_the_current_certificate_is_published() {
     assert_eq!(end_of(&CurrentTls::default()), None, "there is no certificate");
     let tls = load(&until(2500), 1);
     assert_eq!(end_of(&tls), Some(seconds(2500)));
-    tls.reload(&until(2020), node(1)).expect_err("it has ended");
+    tls.reload(&until(2020), (node(1), Role::Member)).expect_err("it has ended");
     assert_eq!(end_of(&tls), Some(seconds(2500)));
-    tls.reload(&until(2600), node(1)).expect("good files");
+    tls.reload(&until(2600), (node(1), Role::Member)).expect("good files");
     assert_eq!(end_of(&tls), Some(seconds(2600)));
 }
