@@ -134,8 +134,9 @@ pub struct Listen {
 /// PEM files for TLS 1.3. It is mutual between peers, and peers without TLS are refused.
 ///
 /// A node's certificate must be valid for its own DNS name: `node-3.north.paxoslease`, or
-/// `proposer-3.north.paxoslease` if it only proposes, for node 3 of the cell `north`. If it restricts
-/// its use, it must allow both server and client authentication, since nodes dial each other.
+/// `proposer-3.north.paxoslease` if it only proposes, for node 3 of the cell `north`. If it
+/// restricts its use, it must allow both server and client authentication, since nodes dial each
+/// other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Tls {

@@ -2,8 +2,8 @@
 //!
 //! The certificate of node 3 of the cell `north` is valid for the DNS name
 //! `node-3.north.paxoslease`, or `proposer-3.north.paxoslease` if the node only proposes, for no
-//! other node, and is signed by the cell's CA. The dialer demands the name of a member from the node
-//! it calls. The acceptor learns the id and the role from the Hello and then asks
+//! other node, and is signed by the cell's CA. The dialer demands the name of a member from the
+//! node it calls. The acceptor learns the id and the role from the Hello and then asks
 //! [`Stream::peer_is`], and so does the dialer. TLS 1.3 only, and a full handshake each time: a
 //! resumed session would skip the check of the certificate.
 //!
@@ -202,7 +202,8 @@ impl CurrentTls {
         Some(Arc::clone(&current))
     }
 
-    /// The calling side of a connection to `node`, which must be a member. Nothing is sent before the first `flush`.
+    /// The calling side of a connection to `node`, which must be a member. Nothing is sent before
+    /// the first `flush`.
     pub(crate) fn dial(&self, tcp: TcpStream, node: NodeId) -> io::Result<Stream> {
         let Some(tls) = self.current() else { return Ok(Stream::Plain(tcp)) };
         let name = tls.names.of(node, Role::Member);

@@ -150,7 +150,7 @@ pub struct StableConfiguration {
     pub vote: Vote,
 }
 
-/// C11: why a node does not believe a peer that tells a configuration. The node has changed nothing.
+/// C11: why a node does not believe a peer that tells a configuration. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ConfigRefusal {
     /// It lacks a member of the past that this node knows: two cells have the same name.

@@ -85,8 +85,8 @@ impl Stream {
         }
     }
 
-    /// Whether the other side has proven to be `node` in this role. Without TLS there is no proof to
-    /// ask for.
+    /// Whether the other side has proven to be `node` in this role. Without TLS there is no proof
+    /// to ask for.
     pub(crate) fn peer_is(&self, node: NodeId, role: Role) -> bool {
         match self {
             Self::Plain(_) => true,

@@ -111,9 +111,8 @@ fn the_certificate_of_another_node_is_refused_by_its_name() {
     let files = files(&ca, |_| {});
     for id in [0, 2, 11, u16::MAX] {
         let refused = files.check(CELL, id, Role::Member).expect_err("refused");
-        assert!(
-            matches!(&refused, TlsError::OtherNode { name, .. } if *name == dns_name(CELL, id, Role::Member))
-        );
+        let expected = dns_name(CELL, id, Role::Member);
+        assert!(matches!(&refused, TlsError::OtherNode { name, .. } if *name == expected));
     }
     let refused = files.check("other", 1, Role::Member).expect_err("refused").to_string();
     assert!(refused.contains("not valid for node-1.other.paxoslease"), "{refused}");
