@@ -12,6 +12,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 
 use paxoslease_client::{Builder, Tls, TlsError};
+use paxoslease_node::Exposure;
 
 use crate::args::TrustArgs;
 use crate::client::Failure;
@@ -70,15 +71,20 @@ fn tls(args: &TrustArgs) -> Result<Option<Tls>, TlsError> {
     Ok(Some(tls))
 }
 
+/// The token in a file that no other user can read or change. A pipe has no mode that matters.
 fn token_in(path: &Path) -> Result<String, Failure> {
-    let read = || -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
-        File::open(path)?.take(TOKEN_LEN_MAX as u64 + 3).read_to_end(&mut bytes)?;
-        Ok(bytes)
-    };
     let refuse =
         |problem: String| Failure::usage(format!("--token-file {}: {problem}", path.display()));
-    let bytes = read().map_err(|error| refuse(error.to_string()))?;
+    let unreadable = |error: io::Error| refuse(error.to_string());
+    let file = File::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    if metadata.is_file()
+        && let Some(Exposure { problem, remedy }) = Exposure::of(&metadata, path)
+    {
+        return Err(refuse(format!("the token is not secret: {problem}; {remedy}")));
+    }
+    let mut bytes = Vec::new();
+    file.take(TOKEN_LEN_MAX as u64 + 3).read_to_end(&mut bytes).map_err(unreadable)?;
     checked(bytes).map_err(|problem| refuse(problem.to_owned()))
 }
 

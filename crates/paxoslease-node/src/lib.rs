@@ -66,4 +66,4 @@ pub use paxoslease_holder::{
 };
 pub use paxoslease_tls::PemError;
 pub use stable::{DataDirCheck, StableError, check_data_dir};
-pub use tls::TlsError;
+pub use tls::{Exposure, TlsError};

@@ -34,6 +34,7 @@ use rustls::server::NoClientAuth;
 use rustls::sign::SingleCertAndKey;
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
+pub use key_file::Exposure;
 use names::NodeNames;
 pub(crate) use names::dns_name;
 use stream::OtherEnd;

@@ -41,13 +41,15 @@ pub(crate) struct TrustArgs {
 
     /// File with the token, if nodes require one
     ///
-    /// PAXOSLEASE_TOKEN may contain the token itself.
+    /// Only you may have access to it, as with chmod 600. PAXOSLEASE_TOKEN may contain the token
+    /// itself.
     #[arg(long, value_name = "FILE", env = "PAXOSLEASE_TOKEN_FILE", help_heading = CONNECTION)]
     pub(crate) token_file: Option<PathBuf>,
 
     /// Send the token without TLS
     ///
-    /// Other users of the network can then read it.
+    /// Other users of the network can then read it. Whoever answers at an endpoint, or at the
+    /// address of a member that it names, gets the token too.
     #[arg(long, env = "PAXOSLEASE_INSECURE_PLAINTEXT", help_heading = CONNECTION)]
     pub(crate) insecure_plaintext: bool,
 }

@@ -1,10 +1,11 @@
-//! Reads a private key, only from a file that no other user can read or change.
+//! Reads a private key, only from a file that no other user can read or change. The command line
+//! reads token files by the same rule.
 //!
 //! The rule is that of PostgreSQL. A file of this user is for this user alone, 0600 or less. A file
 //! of root may be read by a group too, 0640 or less: so Kubernetes (`fsGroup`) and system-wide key
 //! stores give a key to a service. A file of any other user is refused.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -18,9 +19,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     let unreadable = |source| TlsError::Unreadable { path: path.to_owned(), source };
     let mut file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
-    let own = rustix::process::geteuid().as_raw();
-    if let Some((problem, remedy)) = exposure(metadata.mode(), metadata.uid(), own) {
-        let remedy = format!("run: {remedy} {}", path.display());
+    if let Some(Exposure { problem, remedy }) = Exposure::of(&metadata, path) {
         return Err(TlsError::KeyExposed { path: path.to_owned(), problem, remedy });
     }
     let mut bytes = Vec::new();
@@ -28,10 +27,29 @@ pub(super) fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     Ok(bytes)
 }
 
+/// How other users can read or change a file with a secret.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Exposure {
+    /// What is wrong with the file.
+    pub problem: String,
+    /// What to do, as `run:` and a command.
+    pub remedy: String,
+}
+
+impl Exposure {
+    /// `None` if only this user, or a group that root chose, has access.
+    #[must_use]
+    pub fn of(metadata: &Metadata, path: &Path) -> Option<Self> {
+        let own = rustix::process::geteuid().as_raw();
+        let (problem, remedy) = exposure(metadata.mode(), metadata.uid(), own)?;
+        Some(Self { problem, remedy: format!("run: {remedy} {}", path.display()) })
+    }
+}
+
 /// The problem if another user has access, and the command that solves it.
 fn exposure(mode: u32, owner: u32, own: u32) -> Option<(String, String)> {
     if owner != own && owner != ROOT {
-        let problem = format!("it belongs to user {owner}, and this node runs as user {own}");
+        let problem = format!("it belongs to user {owner}, and this process runs as user {own}");
         return Some((problem, format!("chown {own}")));
     }
     let (denied, safe) = if owner == ROOT { (0o037, "640") } else { (0o077, "600") };
