@@ -173,6 +173,12 @@ pub(crate) struct TokenArgs {
     #[arg(value_parser = parse_verb)]
     pub(crate) may: Vec<String>,
 
+    /// The name of the token in the audit log
+    ///
+    /// By default the name of the file of --out.
+    #[arg(long, value_name = "NAME", value_parser = parse_token_name)]
+    pub(crate) name: Option<String>,
+
     /// Write the token into this file, which must not exist
     #[arg(long, value_name = "FILE", conflicts_with = "hash")]
     pub(crate) out: Option<PathBuf>,
@@ -184,6 +190,12 @@ pub(crate) struct TokenArgs {
     /// Print an object of JSON instead
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The name stands in log lines and in errors.
+fn parse_token_name(text: &str) -> Result<String, &'static str> {
+    let is_sound = !text.is_empty() && text.len() <= 64 && !text.contains(char::is_control);
+    if is_sound { Ok(text.to_owned()) } else { Err("write 1 to 64 printable characters") }
 }
 
 /// Accepts only patterns that nodes accept.

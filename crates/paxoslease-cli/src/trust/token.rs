@@ -17,17 +17,22 @@ use crate::{Verdict, output};
 const PREFIX: &str = "plt_";
 
 pub(crate) fn run(args: TokenArgs) -> anyhow::Result<Verdict> {
-    let TokenArgs { names, may, out, hash, json } = args;
+    let TokenArgs { name, names, may, out, hash, json } = args;
     let token = if hash { given()? } else { made()? };
     let digest = hex(&Sha256::digest(token.as_bytes()));
     if let Some(path) = &out {
         files::create(path, SECRET, &format!("{token}\n"))
             .with_context(|| format!("cannot write {}; no token was made", path.display()))?;
     }
+    let of_file = || Some(out.as_ref()?.file_name()?.to_string_lossy().into_owned());
+    let name = name.or_else(of_file);
     // An existing token, or one in a file, need not be printed.
     let shown = (!hash && out.is_none()).then_some(&token);
     if json {
         let mut all = json!({"token_sha256": digest, "names": names, "may": may});
+        if let Some(name) = name {
+            all["name"] = name.into();
+        }
         if let Some(token) = shown {
             all["token"] = token.as_str().into();
         }
@@ -42,6 +47,9 @@ pub(crate) fn run(args: TokenArgs) -> anyhow::Result<Verdict> {
         let _ = writeln!(text, "# {token}\n");
     }
     let _ = writeln!(text, "[[access]]");
+    if let Some(name) = name {
+        let _ = writeln!(text, "name = {}", json!(name));
+    }
     let _ = writeln!(text, "token_sha256 = \"{digest}\"");
     let _ = writeln!(text, "names = {}", list(&names));
     let _ = writeln!(text, "may = {}", list(&may));
