@@ -38,6 +38,15 @@ const HTTP: [&[u8]; 10] = [
 /// The first byte of every TLS connection, and of no command.
 pub(super) const TLS: u8 = 0x16;
 
+/// Whether a line is more likely a browser's than that of a person: it has a path, as `GET /path`,
+/// or ends with the version of HTTP.
+fn is_http(command: &[u8], args: &[&[u8]], raw: &[u8]) -> bool {
+    let is_get = || command.eq_ignore_ascii_case(b"GET");
+    let has_path = || args.iter().any(|arg| arg.starts_with(b"/"));
+    let version = || Request::all(raw).last().and_then(|last| last.get(..5));
+    is_get() && has_path() || version().is_some_and(|word| word.eq_ignore_ascii_case(b"HTTP/"))
+}
+
 type Outcome<'a> = Result<(), ReplyError<'a>>;
 
 impl Session {
@@ -52,16 +61,18 @@ impl Session {
         let is_enabled = turn.common.server.config.redis.enabled;
         let spec = Spec::find(command).filter(|spec| is_enabled || !spec.command.is_redis());
         turn.common.tally.count(spec.map(|spec| spec.command));
-        let Some(spec) = spec else { return self.unknown(turn, command) };
-        // A line such as `GET /path` is more likely a browser's than that of a person.
         let is_line = raw.first() != Some(&b'*');
-        if is_line
-            && spec.command == Command::RedisGet
-            && args.iter().any(|arg| arg.starts_with(b"/"))
-        {
+        if is_line && is_http(command, args, raw) {
             self.hang_up(turn);
             return Err(ReplyError::Http);
         }
+        if self.is_in_refused_multi {
+            match spec.map(|spec| spec.command) {
+                Some(Command::Reset | Command::Quit) => self.is_in_refused_multi = false,
+                _ => return self.refuse_in_multi(turn, command),
+            }
+        }
+        let Some(spec) = spec else { return self.unknown(turn, command) };
         if !spec.takes(request.len()) {
             return Err(ReplyError::WrongNumber(spec));
         }
@@ -142,9 +153,24 @@ impl Session {
             return Err(ReplyError::Http);
         }
         if let Some(why) = redis::refusal(name) {
+            self.is_in_refused_multi = name.eq_ignore_ascii_case(b"MULTI");
             return Err(ReplyError::Refused(name, why));
         }
         Err(ReplyError::UnknownCommand(name))
+    }
+
+    /// Libraries send a whole transaction at once, so what follows a refused MULTI must not be
+    /// carried out by itself.
+    fn refuse_in_multi<'a>(&mut self, turn: &mut Turn<'_, '_>, name: &'a [u8]) -> Outcome<'a> {
+        let is_discard = name.eq_ignore_ascii_case(b"DISCARD");
+        let is_exec = name.eq_ignore_ascii_case(b"EXEC");
+        self.is_in_refused_multi = !(is_discard || is_exec);
+        if is_discard {
+            self.reply_ok(turn.common);
+            return Ok(());
+        }
+        let why = redis::refusal(b"MULTI").unwrap_or_default();
+        Err(if is_exec { ReplyError::ExecAbort(why) } else { ReplyError::InRefusedMulti(name) })
     }
 
     /// Tells a client in clear that this port does not use TLS.

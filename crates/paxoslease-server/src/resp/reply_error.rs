@@ -35,6 +35,14 @@ pub(super) enum ReplyError<'a> {
     NoValue(&'a [u8], &'static str),
     #[error("ERR '{}' is not supported: {}", Shown(.0), .1)]
     Refused(&'a [u8], &'static str),
+    #[error(
+        "ERR '{}' was not carried out: MULTI was refused, and so is every command until EXEC or \
+         DISCARD",
+        Shown(.0)
+    )]
+    InRefusedMulti(&'a [u8]),
+    #[error("EXECABORT Transaction discarded: {0}; nothing was carried out")]
+    ExecAbort(&'static str),
     /// The whole text, as Redis has it.
     #[error("{0}")]
     Redis(String),

@@ -66,6 +66,8 @@ pub(super) struct Session {
     pub(super) key_queues: BTreeMap<String, VecDeque<OperationId>>,
     /// The last key that the client tried to acquire in the Redis dialect, and did not get.
     pub(super) denied: Option<Vec<u8>>,
+    /// MULTI was refused: so is every command until EXEC or DISCARD.
+    pub(super) is_in_refused_multi: bool,
     pub(super) auth: AuthState,
     missed: u64,
     pub(super) rate_limiter: Option<RateLimiter>,
