@@ -203,7 +203,7 @@ fn lease(seen: LiveLease) -> Lease {
 
 /// A client that may acquire a name is told that it is held. A client that may read the name is
 /// also told by which holder.
-fn held(permit: &Permit, by: &Sighting) -> Refusal {
+fn held(permit: &Permit, by: &Sighting, waited: bool) -> Refusal {
     let name = by.label.name();
     let tenure = || (by.label.holder().to_string(), by.tenure.fence());
     Refusal::Held {
@@ -214,6 +214,7 @@ fn held(permit: &Permit, by: &Sighting) -> Refusal {
 }
 
 pub(super) async fn inspect(
+        waited,
     State(app): State<App>,
     name: LeaseName,
 ) -> Result<Json<Lease>, Refusal> {

@@ -24,9 +24,11 @@ pub(super) enum Refusal {
         "{name:?} is held{}, at most for another {} ms unless it is renewed; retry then, or \
          send \"wait\"; nothing was changed",
         .by.as_ref().map_or(String::new(), |(holder, _)| format!(" by {holder:?}")),
-        millis_up(*.remaining)
+        millis_up(*.remaining),
+        if *.waited { "the wait is over: retry, or send a longer \"wait\"" }
+        else { "retry then, or send \"wait\"" }
     )]
-    Held { name: String, by: Option<(String, u64)>, remaining: Duration },
+    Held { name: String, by: Option<(String, u64)>, remaining: Duration, waited: bool },
     #[error("this tenure of {name:?} is over; acquire the lease again to get a new fence")]
     NotHeld { name: String },
     #[error("no client holds {name:?}")]
@@ -307,7 +309,12 @@ mod tests {
             Refusal::Name(TextError::TooLong { len: 600, max: 512 }),
             Refusal::Ttl(TtlError::TooShort(Duration::from_millis(10))),
             Refusal::Holder(TextError::TooLong { len: 300, max: 256 }),
-            Refusal::Held { name: name(), by, remaining: Duration::from_millis(8_210) },
+            Refusal::Held {
+                name: name(),
+                by,
+                remaining: Duration::from_millis(8_210),
+                waited: false,
+            },
             Refusal::NotHeld { name: name() },
             Refusal::NotSeen { name: name() },
             Refusal::Busy("1000000 requests wait already".to_owned()),
