@@ -14,7 +14,7 @@ use super::keys::{Keys, key_of, prefix};
 use super::operation::put_reply;
 use super::program::{First, Program};
 use super::script::Reply;
-use crate::config::NamePattern;
+use crate::config::{NamePattern, Verb};
 
 /// Leases on a page, by default and at most.
 const COUNT: u32 = 100;
@@ -146,7 +146,9 @@ impl Session {
         let Answer::Listed { leases, next } = page else { return };
         for seen in leases {
             let name = seen.label.name();
-            if let Some(key) = list.key(name.as_str()) {
+            // The rules may have changed since the page was asked for.
+            let may_see = turn.common.rules.allows(self.place(), Verb::Read, name.as_str());
+            if let Some(key) = list.key(name.as_str()).filter(|_| may_see) {
                 let is_flush = list.purpose == Purpose::Flush;
                 let found = if is_flush { name.as_bytes() } else { key.as_bytes() };
                 list.found.push(found.to_vec());
