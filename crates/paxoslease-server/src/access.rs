@@ -101,7 +101,7 @@ pub(crate) enum Denied {
         .name.as_ref().map_or(String::new(), |name| format!(" for {name:?}")),
         if .name.is_some() { " and a matching pattern in names" } else { "" }
     )]
-    NotPermitted { bearer: Option<String>, verb: Verb, name: Option<String> },
+    NotPermitted { token: TokenHash, bearer: Option<String>, verb: Verb, name: Option<String> },
 }
 
 /// Whether something is permitted.
@@ -142,12 +142,11 @@ impl Denied {
     /// The labels in `paxoslease_refused_total`.
     pub(crate) const REASONS: [&'static str; 3] = ["no_token", "unknown_token", "not_permitted"];
 
-    /// How many denials a line of the audit log stands for, if one is due. A client without a valid
-    /// token must not fill the log, so `throttle` decides about its lines.
-    pub(crate) fn worth_a_line(&self, throttle: impl FnOnce() -> Option<u64>) -> Option<u64> {
+    /// The known token that was denied something.
+    pub(crate) const fn token(&self) -> Option<TokenHash> {
         match self {
-            Self::NoToken | Self::UnknownToken => throttle(),
-            Self::NotPermitted { .. } => Some(1),
+            Self::NoToken | Self::UnknownToken => None,
+            Self::NotPermitted { token, .. } => Some(*token),
         }
     }
 
@@ -206,11 +205,11 @@ impl Rules {
 
     /// The name of a token, if it has one.
     pub(crate) fn name(&self, place: Option<Place>) -> Option<String> {
-        self.bearer(place).ok()?.name.clone()
+        self.token(place).ok()?.1.name.clone()
     }
 
     pub(crate) fn quota(&self, place: Option<Place>) -> Option<&Arc<Quota>> {
-        self.bearer(place).ok()?.leases.as_ref().map(|(_, quota)| quota)
+        self.token(place).ok()?.1.leases.as_ref().map(|(_, quota)| quota)
     }
 
     /// Whether every client that can connect may do everything.
@@ -235,14 +234,14 @@ impl Rules {
         u32::try_from(place).ok().map(Place)
     }
 
-    fn bearer(&self, place: Option<Place>) -> Result<&Bearer, Denied> {
+    fn token(&self, place: Option<Place>) -> Result<&(TokenHash, Bearer), Denied> {
         let token = place.and_then(|Place(place)| self.tokens.get(place as usize));
         token.map(|(_, bearer)| bearer).ok_or(Denied::NoToken)
     }
 
     /// Whether there is a valid token, if one is required.
     pub(crate) fn admits(&self, place: Option<Place>) -> Verdict {
-        if self.is_open() { Ok(()) } else { self.bearer(place).map(drop) }
+        if self.is_open() { Ok(()) } else { self.token(place).map(drop) }
     }
 
     /// Whether something is permitted for a name.
@@ -252,8 +251,9 @@ impl Rules {
 
     /// Like [`Self::permits`], without the reason.
     pub(crate) fn allows(&self, place: Option<Place>, verb: Verb, name: &str) -> bool {
-        let bearer = || self.bearer(place).ok();
-        self.is_open() || bearer().is_some_and(|b| b.names(verb).any(|names| covers(names, name)))
+        let covers =
+            |(_, bearer): &(_, Bearer)| bearer.names(verb).any(|names| covers(names, name));
+        self.is_open() || self.token(place).is_ok_and(covers)
     }
 
     /// Whether something is permitted for any name with this prefix.
@@ -287,11 +287,11 @@ impl Rules {
         if self.is_open() {
             return Ok(());
         }
-        let bearer = self.bearer(place)?;
+        let (token, bearer) = self.token(place)?;
         if bearer.names(verb).any(suits) {
             return Ok(());
         }
-        let (name, bearer) = (name.map(str::to_owned), bearer.name.clone());
-        Err(Denied::NotPermitted { bearer, verb, name })
+        let name = name.map(str::to_owned);
+        Err(Denied::NotPermitted { token: *token, bearer: bearer.name.clone(), verb, name })
     }
 }

@@ -3,26 +3,34 @@
 //!
 //! A thread of its own writes the file. The threads that serve clients put entries into a bounded
 //! queue and never wait: an entry that finds the queue full is dropped and counted. The file is
-//! bounded too: when it is full, it becomes `<path>.1`, in place of the one before.
+//! bounded too: when it is full, it becomes `<path>.1`, and the one before `<path>.2`, up to a
+//! number. Refusals could be as many as a client sends commands, and must not push other lines out
+//! of the files: those of one token share a line every ten seconds.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
 use metrics::counter;
-use paxoslease_node::front::Answer;
+use paxoslease_node::front::{Answer, Instant, LogThrottle};
 use paxoslease_node::{MembersError, MembersRequest};
-use serde::{Serialize, Serializer};
+use serde::Serialize;
+use serde_json::Serializer;
+use serde_json::ser::Formatter;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::access::Denied;
+use crate::config::{ServerLimits, TokenHash};
 use crate::metrics::Metrics;
+use crate::text::is_hidden;
 
 /// Entries that wait for the writer.
 const QUEUE_MAX: usize = 8192;
@@ -84,7 +92,7 @@ pub(crate) struct Entry {
     pub(crate) count: Option<u64>,
 }
 
-fn as_text<S: Serializer>(fence: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+fn as_text<S: serde::Serializer>(fence: &Option<u64>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&fence.unwrap_or_default())
 }
 
@@ -107,7 +115,7 @@ impl Entry {
     }
 
     /// A client was refused, and `count` times since the last line.
-    pub(crate) fn refused(denied: &Denied, client: impl fmt::Display, count: u64) -> Self {
+    fn refused(denied: &Denied, client: impl fmt::Display, count: u64) -> Self {
         let (token, name) = match denied {
             Denied::NoToken | Denied::UnknownToken => (None, None),
             Denied::NotPermitted { bearer, name, .. } => (bearer.clone(), name.clone()),
@@ -152,7 +160,14 @@ enum Message {
 
 /// Where entries go; nowhere by default. Clones are the same log.
 #[derive(Clone, Default)]
-pub(crate) struct Audit(Option<SyncSender<Message>>);
+pub(crate) struct Audit {
+    queue: Option<SyncSender<Message>>,
+    refusals: Refusals,
+}
+
+/// By token; `None` for all clients without a known one. There are as many as `[[access]]` has had
+/// tokens since the start.
+type Refusals = Arc<Mutex<BTreeMap<Option<TokenHash>, LogThrottle>>>;
 
 impl fmt::Debug for Audit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -164,28 +179,41 @@ impl Audit {
     /// Opens the file of a node, and starts the thread that writes it.
     pub(crate) fn start(
         path: &Path,
-        bytes_max: u64,
+        limits: &ServerLimits,
         node: u16,
         metrics: &Metrics,
     ) -> io::Result<Self> {
-        let writer = Writer::open(path.to_owned(), bytes_max, node)?;
+        let writer = Writer::open(path.to_owned(), limits, node)?;
         let (sender, queue) = sync_channel(QUEUE_MAX);
         let recorder = metrics.recorder();
         let run = move || {
             ::metrics::with_local_recorder(&*recorder, || writer.run(&queue));
         };
         thread::Builder::new().name("paxoslease-audit".to_owned()).spawn(run)?;
-        Ok(Self(Some(sender)))
+        Ok(Self { queue: Some(sender), refusals: Refusals::default() })
     }
 
     pub(crate) const fn is_on(&self) -> bool {
-        self.0.is_some()
+        self.queue.is_some()
+    }
+
+    /// A client was refused. Puts an entry into the queue, unless its token had one lately.
+    pub(crate) fn refused(&self, denied: &Denied, client: impl fmt::Display, now: Instant) {
+        if !self.is_on() {
+            return;
+        }
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = refusals.entry(denied.token()).or_default().again(now);
+        drop(refusals);
+        if let Some(count) = due {
+            self.put(Entry::refused(denied, client, count));
+        }
     }
 
     /// Puts an entry into the queue. Never waits.
     #[expect(clippy::disallowed_methods, reason = "a wall time for people; nothing depends on it")]
     pub(crate) fn put(&self, entry: Entry) {
-        if let Some(sender) = &self.0
+        if let Some(sender) = &self.queue
             && sender.try_send(Message::Line(SystemTime::now(), entry)).is_err()
         {
             counter!(DROPPED).increment(1);
@@ -223,7 +251,7 @@ impl Audit {
 
     /// Has the file opened anew, since another program may have renamed it.
     pub(crate) fn reopen(&self) {
-        if let Some(sender) = &self.0 {
+        if let Some(sender) = &self.queue {
             // If the queue is full, the disk is behind. The operator repeats the signal.
             let _full = sender.try_send(Message::Reopen);
         }
@@ -231,7 +259,7 @@ impl Audit {
 
     /// Writes the last entries and ends the writer, if that does not take long.
     pub(crate) fn stop(&self) {
-        if let Some(sender) = &self.0 {
+        if let Some(sender) = &self.queue {
             let (done, ended) = sync_channel(0);
             if sender.try_send(Message::Stop(done)).is_ok() {
                 let _ended_or_hangs = ended.recv_timeout(STOP_TIMEOUT);
@@ -240,9 +268,34 @@ impl Audit {
     }
 }
 
+/// Compact JSON in which characters that a terminal would obey or hide are escaped.
+struct Visible;
+
+impl Formatter for Visible {
+    fn write_string_fragment<W: io::Write + ?Sized>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some(hidden) = rest.find(is_hidden) {
+            writer.write_all(&rest.as_bytes()[..hidden])?;
+            let mut chars = rest[hidden..].chars();
+            let mut units = [0; 2];
+            for unit in chars.next().unwrap_or_default().encode_utf16(&mut units) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+            rest = chars.as_str();
+        }
+        writer.write_all(rest.as_bytes())
+    }
+}
+
 struct Writer {
     path: PathBuf,
     bytes_max: u64,
+    /// How many full files are kept.
+    kept_max: u8,
     node: u16,
     file: File,
     /// The length of the file.
@@ -254,10 +307,19 @@ struct Writer {
 }
 
 impl Writer {
-    fn open(path: PathBuf, bytes_max: u64, node: u16) -> io::Result<Self> {
+    fn open(path: PathBuf, limits: &ServerLimits, node: u16) -> io::Result<Self> {
         let (file, len) = open(&path)?;
-        let (batch, batched, is_failing) = (Vec::new(), 0, false);
-        Ok(Self { path, bytes_max, node, file, len, batch, batched, is_failing })
+        Ok(Self {
+            path,
+            bytes_max: limits.audit_bytes,
+            kept_max: limits.audit_files,
+            node,
+            file,
+            len,
+            batch: Vec::new(),
+            batched: 0,
+            is_failing: false,
+        })
     }
 
     fn run(mut self, queue: &Receiver<Message>) {
@@ -283,7 +345,8 @@ impl Writer {
         let time = OffsetDateTime::from(at).format(&Rfc3339).unwrap_or_default();
         let line = Line { time, node: self.node, entry };
         let begin = self.batch.len();
-        if serde_json::to_writer(&mut self.batch, &line).is_err() {
+        let mut serializer = Serializer::with_formatter(&mut self.batch, Visible);
+        if line.serialize(&mut serializer).is_err() {
             self.batch.truncate(begin);
             return counter!(DROPPED).increment(1);
         }
@@ -314,14 +377,23 @@ impl Writer {
 
     fn write(&mut self) -> io::Result<()> {
         if self.len > 0 && self.len + self.batch.len() as u64 > self.bytes_max {
-            let mut older = self.path.clone().into_os_string();
-            older.push(".1");
-            fs::rename(&self.path, older)?;
+            for number in (1..self.kept_max).rev() {
+                // A number may be missing, since other programs may take files away.
+                let _missing = fs::rename(self.kept(number), self.kept(number + 1));
+            }
+            fs::rename(&self.path, self.kept(1))?;
             (self.file, self.len) = open(&self.path)?;
         }
         self.file.write_all(&self.batch)?;
         self.len += self.batch.len() as u64;
         Ok(())
+    }
+
+    /// The path of a full file; the newest has number 1.
+    fn kept(&self, number: u8) -> PathBuf {
+        let mut path = self.path.clone().into_os_string();
+        path.push(format!(".{number}"));
+        path.into()
     }
 
     fn reopen(&mut self) {
@@ -353,6 +425,11 @@ mod tests {
         folder
     }
 
+    fn writer(path: &Path, audit_files: u8) -> Writer {
+        let limits = ServerLimits { audit_bytes: 1000, audit_files, ..ServerLimits::default() };
+        Writer::open(path.to_owned(), &limits, 7).expect("opens")
+    }
+
     fn entry(name: &str) -> Entry {
         Entry::of(Event::Granted, name, Some(u64::MAX >> 1)).by("127.0.0.1:9", None)
     }
@@ -360,7 +437,7 @@ mod tests {
     #[test]
     fn a_line_has_time_node_and_what_is_known() {
         let path = folder("audit-line").join("audit");
-        let mut writer = Writer::open(path.clone(), 1000, 7).expect("opens");
+        let mut writer = writer(&path, 1);
         writer.add(SystemTime::UNIX_EPOCH, entry("a\n\"b"));
         writer.flush();
         let line = "{\"time\":\"1970-01-01T00:00:00Z\",\"node\":7,\"event\":\"granted\",\
@@ -371,19 +448,40 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_is_kept_once_and_both_stay_within_the_bound() {
+    fn characters_that_a_terminal_would_obey_or_hide_are_escaped() {
+        let path = folder("audit-hidden").join("audit");
+        let mut writer = writer(&path, 1);
+        let name = "a\u{1b}[2J\u{7f}\u{9b}\u{202e}é\u{e0041}";
+        writer.add(SystemTime::UNIX_EPOCH, entry(name));
+        writer.flush();
+        let line = fs::read_to_string(&path).expect("written");
+        let shown = "\"name\":\"a\\u001b[2J\\u007f\\u009b\\u202eé\\udb40\\udc41\"";
+        assert!(line.contains(shown), "{line}");
+        let read: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(read["name"], name);
+        fs::remove_dir_all(path.parent().expect("a folder")).expect("removed");
+    }
+
+    #[test]
+    fn full_files_are_kept_up_to_a_number_and_all_stay_within_the_bound() {
         let path = folder("audit-full").join("audit");
-        let mut writer = Writer::open(path.clone(), 1000, 7).expect("opens");
+        let mut writer = writer(&path, 3);
         for number in 0..100 {
             writer.add(SystemTime::UNIX_EPOCH, entry(&number.to_string()));
             writer.flush();
         }
-        let read = |path: &Path| fs::read_to_string(path).expect("written");
-        let (older, newer) = (read(&path.with_file_name("audit.1")), read(&path));
-        assert!(older.len() <= 1000 && newer.len() <= 1000 && older.len() > 800);
-        assert!((older + &newer).ends_with("}\n") && newer.contains("\"name\":\"99\""));
+        let read = |name: &str| fs::read_to_string(path.with_file_name(name)).expect("written");
+        let files = ["audit.3", "audit.2", "audit.1", "audit"].map(read);
+        assert!(files.iter().all(|file| file.len() <= 1000));
+        assert!(files[..3].iter().all(|file| file.len() > 800));
+        // Together they are the end of the log, without a gap.
+        let lines = files.concat();
+        let kept = lines.lines().count();
+        for (line, number) in lines.lines().zip(100 - kept..) {
+            assert!(line.contains(&format!("\"name\":\"{number}\"")), "{line}");
+        }
         let folder = path.parent().expect("a folder");
-        assert_eq!(fs::read_dir(folder).expect("a folder").count(), 2);
+        assert_eq!(fs::read_dir(folder).expect("a folder").count(), 4);
         fs::remove_dir_all(folder).expect("removed");
     }
 
@@ -391,7 +489,7 @@ mod tests {
     fn a_log_that_cannot_keep_up_drops_entries_and_never_waits() {
         let metrics = Metrics::new();
         let (sender, queue) = sync_channel(2);
-        let audit = Audit(Some(sender));
+        let audit = Audit { queue: Some(sender), refusals: Refusals::default() };
         ::metrics::with_local_recorder(&*metrics.recorder(), || {
             (0..5).for_each(|_| audit.put(entry("a")));
         });

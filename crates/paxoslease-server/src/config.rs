@@ -158,8 +158,10 @@ pub struct ServerLimits {
     /// Acquires of one connection, on average. Up to a second's worth may come at once; an acquire
     /// over this is refused. Unbounded by default.
     pub acquires_per_second: Option<u32>,
-    /// Bytes of the audit log. A full file is kept once more, as `<path>.1`.
+    /// Bytes of a file of the audit log. A full file is kept as `<path>.1`.
     pub audit_bytes: u64,
+    /// How many full files of the audit log are kept; the oldest is deleted.
+    pub audit_files: u8,
 }
 
 impl Default for ServerLimits {
@@ -169,6 +171,7 @@ impl Default for ServerLimits {
             inflight_per_connection: 10_000,
             acquires_per_second: None,
             audit_bytes: 64 << 20,
+            audit_files: 4,
         }
     }
 }
@@ -178,7 +181,8 @@ impl ServerLimits {
         document.read("limits.connections", &mut self.connections)?;
         document.read("limits.inflight_per_connection", &mut self.inflight_per_connection)?;
         document.read("limits.acquires_per_second", &mut self.acquires_per_second)?;
-        document.read("limits.audit_bytes", &mut self.audit_bytes)
+        document.read("limits.audit_bytes", &mut self.audit_bytes)?;
+        document.read("limits.audit_files", &mut self.audit_files)
     }
 }
 
@@ -323,6 +327,7 @@ impl Config {
             ("inflight_per_connection", Some(limits.inflight_per_connection)),
             ("acquires_per_second", limits.acquires_per_second),
             ("audit_bytes", Some(u32::try_from(limits.audit_bytes).unwrap_or(u32::MAX))),
+            ("audit_files", Some(limits.audit_files.into())),
         ];
         match counts.into_iter().find(|(_, count)| *count == Some(0)) {
             None => Ok(()),

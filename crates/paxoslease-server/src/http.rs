@@ -150,8 +150,6 @@ struct App {
     metrics: Metrics,
     gate: Gate,
     notices: Arc<Notices>,
-    /// For clients without a valid token, in the audit log.
-    strangers: Arc<Notices>,
     /// Whether pages of other sites could make a browser connect here.
     may_be_rebound: bool,
     body_timeout: Duration,

@@ -13,6 +13,7 @@ mod limits;
 mod quota;
 mod resp;
 mod server;
+mod text;
 
 pub use access::Gate;
 pub use config::{
@@ -22,3 +23,5 @@ pub use config::{
 #[doc(hidden)]
 pub use resp::front_ends;
 pub use server::{Lasting, ReloadError, Reloaded, Server, StartError};
+#[doc(hidden)]
+pub use text::is_hidden;

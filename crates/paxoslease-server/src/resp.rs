@@ -87,8 +87,6 @@ struct Common {
     /// The rules in the last turn of this thread.
     rules: Arc<Rules>,
     notices: LogThrottle,
-    /// For clients without a valid token, in the audit log.
-    strangers: LogThrottle,
     audit: Audit,
     /// Whether leases that run out go to the audit log, which requires hints.
     audits_expiry: bool,
@@ -217,7 +215,6 @@ impl Sessions {
                 unauthenticated: Deadlines::new(server.unauthenticated_after),
                 audit: server.gate.audit.clone(),
                 audits_expiry: false,
-                strangers: LogThrottle::default(),
                 server,
                 gate,
                 rules,

@@ -135,8 +135,7 @@ impl Server {
         let bounds = Bounds::from(&config.limits);
         let mut gate = Gate::new(&config.access);
         if let Some(path) = &config.audit {
-            let (bytes_max, node) = (config.limits.audit_bytes, config.node.node);
-            let audit = Audit::start(path, bytes_max, node, &metrics);
+            let audit = Audit::start(path, &config.limits, config.node.node, &metrics);
             let failed = |source| StartError::Audit { path: path.clone(), source };
             gate.audit = audit.map_err(failed)?;
         }

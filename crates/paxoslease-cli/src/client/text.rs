@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 pub(crate) use paxoslease_client::human_span as span;
+use paxoslease_server::is_hidden;
 
 /// In quotes, escaped, for a sentence.
 pub(crate) fn quoted(text: &str) -> String {
@@ -23,13 +24,6 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
         if is_hidden(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
     }
     Cow::Owned(shown)
-}
-
-/// Control characters, and those that change the direction of text or have no width.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{feff}')
 }
 
 /// A span without spaces, for columns.

@@ -338,4 +338,4 @@ macro_rules! from_toml_number {
     )*};
 }
 
-from_toml_number!(u16, u32, u64, usize);
+from_toml_number!(u8, u16, u32, u64, usize);

@@ -24,6 +24,7 @@ use super::leases::Lease;
 use super::permit::Permit;
 use super::refusal::Refusal;
 use super::watch::prefix;
+use crate::text::is_hidden;
 
 const TEMPLATE: &str = include_str!("page.html");
 /// Leases shown without scripts.
@@ -184,7 +185,7 @@ fn row(cells: &[&str]) -> String {
     format!("<tr>{cells}</tr>")
 }
 
-/// Names and holders are texts of users, and may look like markup.
+/// Names and holders are texts of users, and may look like markup, or hide and reorder what follows.
 fn escape(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut html, c| {
         match c {
@@ -193,6 +194,7 @@ fn escape(text: &str) -> String {
             '>' => html.push_str("&gt;"),
             '"' => html.push_str("&quot;"),
             '\'' => html.push_str("&#39;"),
+            c if is_hidden(c) => html.extend(c.escape_unicode()),
             c => html.push(c),
         }
         html

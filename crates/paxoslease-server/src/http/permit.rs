@@ -21,7 +21,6 @@ use super::App;
 use super::connection::Connection;
 use super::refusal::Refusal;
 use crate::access::{Denied, Place, Rules};
-use crate::audit::Entry;
 use crate::config::{TokenHash, Verb};
 use crate::quota::Quota;
 
@@ -104,7 +103,7 @@ pub(super) async fn authorize(
         && let Some(count) = denied.worth_a_line(|| app.strangers.again(&app.node))
         && let Some(connection) = &connection
     {
-        app.gate.audit.put(Entry::refused(&denied, connection.address, count));
+        app.gate.audit.refused(&denied, connection.address, app.node.now());
     }
     match connection {
         // A token may have been removed since.

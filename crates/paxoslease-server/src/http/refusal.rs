@@ -291,7 +291,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::config::Verb;
+    use crate::config::{TokenHash, Verb};
     use crate::http::{BODY_MAX, Bounds, OPENAPI};
 
     /// The refusals that are examples in the document.
@@ -321,6 +321,7 @@ mod tests {
             Refusal::Busy("all watches of this node are in use".to_owned()),
             Refusal::Stopping,
             Refusal::Denied(Denied::NoToken),
+                token: TokenHash::new([0; 32]),
             Refusal::Denied(Denied::NotPermitted {
                 bearer: Some("deploy".to_owned()),
                 verb: Verb::Admin,

@@ -66,7 +66,6 @@ pub(super) async fn run(
         metrics,
         gate,
         notices: Arc::default(),
-        strangers: Arc::default(),
         body_timeout: bounds.body_timeout,
         watchers: Arc::new(Semaphore::new(bounds.watchers as usize)),
         stopping,

@@ -15,7 +15,6 @@ use super::reply_error::ReplyError;
 use super::session::Session;
 use super::{Common, Turn};
 use crate::access::{Denied, Place, Rules};
-use crate::audit::Entry;
 
 /// Unknown tokens on one connection; the last of them ends it. A valid token in between does not
 /// reset the count, or a client with one could guess other tokens for ever.
@@ -128,10 +127,7 @@ impl Session {
     fn deny(&self, turn: &mut Turn<'_, '_>, denied: Denied) -> ReplyError<'static> {
         let Turn { common, shard } = turn;
         common.tally.refused(shard.now(), denied.reason());
-        let count = denied.worth_a_line(|| common.strangers.again(shard.now()));
-        if let Some(count) = count.filter(|_| common.audit.is_on()) {
-            common.audit.put(Entry::refused(&denied, &self.address, count));
-        }
+        common.audit.refused(&denied, &self.address, shard.now());
         match denied {
             Denied::NoToken | Denied::UnknownToken => ReplyError::NoAuth(denied),
             Denied::NotPermitted { .. } => ReplyError::NoPerm(denied),
