@@ -107,7 +107,7 @@ pub(crate) enum Denied {
 /// Whether something is permitted.
 type Verdict = Result<(), Denied>;
 
-/// Reduces the status of a cell to what a token without `admin` may see: whether leases can be
+/// Reduces the status of a cell to what a token may see that does not administrate the cell: whether leases can be
 /// acquired, and why not.
 pub(crate) fn shorten_status(status: &mut serde_json::Value) {
     const KEPT: [&str; 15] = [
@@ -160,15 +160,17 @@ impl Denied {
     }
 }
 
-/// Whether a pattern matches a name, or that of its semaphore if the name is that of a permit.
+/// Whether a pattern matches a name, or that of its semaphore if the name is that of a permit. A
+/// permit of a permit has no part in that: one name would stand for any number of leases.
 fn covers(pattern: &NamePattern, name: &str) -> bool {
     let semaphore = || Name::new(name).ok()?.as_permit().map(|(semaphore, _)| semaphore);
-    pattern.fits(name) || semaphore().is_some_and(|semaphore| covers(pattern, semaphore.as_str()))
+    pattern.fits(name) || semaphore().is_some_and(|semaphore| pattern.fits(semaphore.as_str()))
 }
 
 /// Whether a pattern can cover a name with this prefix, such as `gpu#` for the permits of `gpu`.
 fn covers_within(pattern: &NamePattern, prefix: &str) -> bool {
-    let is_of_permits = || prefix.strip_prefix(pattern.stem()).is_some_and(|p| p.starts_with('#'));
+    let number = || prefix.strip_prefix(pattern.stem())?.strip_prefix('#');
+    let is_of_permits = || number().is_some_and(|number| !number.contains('#'));
     pattern.meets(prefix) || (pattern.prefix().is_none() && is_of_permits())
 }
 
@@ -236,7 +238,7 @@ impl Rules {
 
     fn token(&self, place: Option<Place>) -> Result<&(TokenHash, Bearer), Denied> {
         let token = place.and_then(|Place(place)| self.tokens.get(place as usize));
-        token.map(|(_, bearer)| bearer).ok_or(Denied::NoToken)
+        token.ok_or(Denied::NoToken)
     }
 
     /// Whether there is a valid token, if one is required.
@@ -262,11 +264,21 @@ impl Rules {
         self.permits_some(place, verb, name, |pattern| covers_within(pattern, prefix))
     }
 
-    /// Whether the status of the cell is permitted: all of it to a token with `admin`, a short form
-    /// to one with `read`.
+    /// Whether the cell as a whole may be administrated, which takes `admin` for all names.
+    pub(crate) fn permits_cell(&self, place: Option<Place>) -> Verdict {
+        self.permits_some(place, Verb::Admin, Some("*"), |pattern| pattern.prefix() == Some(""))
+    }
+
+    /// Whether the status of the cell is permitted: all of it to a token that administrates the
+    /// cell, a short form to one with `read` or `admin` for some name.
     pub(crate) fn status_verb(&self, place: Option<Place>) -> Result<Verb, Denied> {
-        let permits = |verb| self.permits_within(place, verb, "").map(|()| verb);
-        permits(Verb::Admin).or_else(|denied| permits(Verb::Read).map_err(|_| denied))
+        let Err(denied) = self.permits_cell(place) else { return Ok(Verb::Admin) };
+        let is_for_some = |verb| self.permits_within(place, verb, "").is_ok();
+        if is_for_some(Verb::Read) || is_for_some(Verb::Admin) {
+            Ok(Verb::Read)
+        } else {
+            Err(denied)
+        }
     }
 
     /// Whether any name that a pattern matches may be read.

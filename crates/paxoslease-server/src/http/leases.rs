@@ -68,6 +68,10 @@ pub(super) async fn acquire(
 ) -> Result<Json<Grant>, Refusal> {
     let fields = fields.only(&["ttl", "wait", "holder", "permits"])?;
     let permits = fields.permits()?;
+    if permits.is_some() {
+        // The lease will be that of a permit.
+        permit.check(Verb::Acquire, &format!("{}#1", name.name()))?;
+    }
     let (ttl, wait) = (fields.ttl()?, fields.duration("wait")?.unwrap_or_default());
     let holder = fields.text("holder")?.map(str::to_owned);
     let holder = holder.unwrap_or_else(|| connection.address.to_string());
@@ -102,7 +106,7 @@ pub(super) async fn acquire(
             let (waited_ms, holder) = (Some(millis_down(waited)), Some(holder));
             Ok(Json(Grant { waited_ms, holder, ..Grant::new(&app, granted.name(), fence, ttl) }))
         }
-        Answer::Held(by) => Err(held(&permit, &by)),
+        Answer::Held(by) => Err(held(&permit, &by, !wait.is_zero())),
         answer => Err(app.refuse(&name, answer, Changed::NothingLasting).await),
     }
 }
@@ -210,11 +214,11 @@ fn held(permit: &Permit, by: &Sighting, waited: bool) -> Refusal {
         name: name.to_string(),
         by: permit.shows(name.as_str()).then(tenure),
         remaining: by.remaining.as_duration(),
+        waited,
     }
 }
 
 pub(super) async fn inspect(
-        waited,
     State(app): State<App>,
     name: LeaseName,
 ) -> Result<Json<Lease>, Refusal> {

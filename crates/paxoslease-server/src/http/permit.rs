@@ -35,6 +35,8 @@ enum Takes {
     Token,
     /// A token that permits this.
     Verb(Verb),
+    /// A token that administrates the cell: `admin` for all names.
+    Cell,
     /// A token that may see the cell: all of it, or a short form.
     Status,
     /// A token that permits to acquire; or to administrate, for a release by force.
@@ -48,7 +50,7 @@ fn takes(route: Option<&str>) -> Takes {
         Some("/v1/leases/{name}" | "/v1/leases" | "/v1/watch") => Takes::Verb(Verb::Read),
         Some("/v1/leases/{name}/release") => Takes::Release,
         Some(lease) if lease.starts_with("/v1/leases/{name}/") => Takes::Verb(Verb::Acquire),
-        Some(_) => Takes::Verb(Verb::Admin),
+        Some(_) => Takes::Cell,
         None => Takes::Token,
     }
 }
@@ -68,24 +70,28 @@ pub(super) async fn authorize(
     let admitted = match takes {
         Takes::Nothing => Ok(()),
         Takes::Token => bearer.map(drop),
-        Takes::Verb(_) | Takes::Status | Takes::Release => bearer.and_then(|bearer| {
-            let place = bearer.and_then(|bearer| now.place(bearer));
-            // The name is checked later. Here, some name must be permitted.
-            let permits = |verb| now.permits_within(place, verb, "").map(|()| verb);
-            let (verb, or_admin) = match takes {
-                Takes::Verb(verb) => (permits(verb)?, false),
-                Takes::Release => {
-                    let is_admin = permits(Verb::Admin).is_ok();
-                    let acquire = permits(Verb::Acquire);
-                    acquire
-                        .or_else(|denied| if is_admin { Ok(Verb::Acquire) } else { Err(denied) })?;
-                    (Verb::Acquire, is_admin)
-                }
-                _ => (now.status_verb(place)?, false),
-            };
-            request.extensions_mut().insert(Permit { rules, bearer, verb, or_admin });
-            Ok(())
-        }),
+        Takes::Verb(_) | Takes::Cell | Takes::Status | Takes::Release => {
+            bearer.and_then(|bearer| {
+                let place = bearer.and_then(|bearer| now.place(bearer));
+                // The name is checked later. Here, some name must be permitted.
+                let permits = |verb| now.permits_within(place, verb, "").map(|()| verb);
+                let (verb, or_admin) = match takes {
+                    Takes::Verb(verb) => (permits(verb)?, false),
+                    Takes::Cell => (now.permits_cell(place).map(|()| Verb::Admin)?, false),
+                    Takes::Release => {
+                        let is_admin = permits(Verb::Admin).is_ok();
+                        let acquire = permits(Verb::Acquire);
+                        acquire.or_else(
+                            |denied| if is_admin { Ok(Verb::Acquire) } else { Err(denied) },
+                        )?;
+                        (Verb::Acquire, is_admin)
+                    }
+                    _ => (now.status_verb(place)?, false),
+                };
+                request.extensions_mut().insert(Permit { rules, bearer, verb, or_admin });
+                Ok(())
+            })
+        }
     };
     let mut response = match admitted {
         Ok(()) => next.run(request).await,
@@ -100,7 +106,6 @@ pub(super) async fn authorize(
         }
     };
     if let Some(denied) = response.extensions_mut().remove::<Denied>()
-        && let Some(count) = denied.worth_a_line(|| app.strangers.again(&app.node))
         && let Some(connection) = &connection
     {
         app.gate.audit.refused(&denied, connection.address, app.node.now());
@@ -185,7 +190,7 @@ impl Permit {
     /// Whether the cell may be administrated.
     pub(super) fn check_cell(&self) -> Result<(), Refusal> {
         let rules = self.rules.borrow();
-        rules.permits_within(self.place(&rules), Verb::Admin, "").map_err(Refusal::Denied)
+        rules.permits_cell(self.place(&rules)).map_err(Refusal::Denied)
     }
 
     /// Whether any name with this prefix may be read.
@@ -265,13 +270,13 @@ mod tests {
         let taken: std::collections::BTreeMap<&str, Takes> =
             routes.map(|route| (route.as_str(), takes(Some(route)))).collect();
         let expected = [
-            ("/", Takes::Verb(Verb::Admin)),
+            ("/", Takes::Cell),
             ("/healthz", Takes::Nothing),
-            ("/metrics", Takes::Verb(Verb::Admin)),
+            ("/metrics", Takes::Cell),
             ("/openapi.json", Takes::Nothing),
             ("/readyz", Takes::Nothing),
             ("/v1/cell", Takes::Status),
-            ("/v1/cell/members", Takes::Verb(Verb::Admin)),
+            ("/v1/cell/members", Takes::Cell),
             ("/v1/leases", Takes::Verb(Verb::Read)),
             ("/v1/leases/{name}", Takes::Verb(Verb::Read)),
             ("/v1/leases/{name}/acquire", Takes::Verb(Verb::Acquire)),
@@ -280,7 +285,7 @@ mod tests {
             ("/v1/watch", Takes::Verb(Verb::Read)),
         ];
         assert_eq!(taken, expected.into());
-        assert_eq!(takes(Some("/v1/other")), Takes::Verb(Verb::Admin));
+        assert_eq!(takes(Some("/v1/other")), Takes::Cell);
         assert_eq!(takes(None), Takes::Token);
     }
 

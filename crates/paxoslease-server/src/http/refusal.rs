@@ -21,8 +21,7 @@ use paxoslease_node::Limit;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Refusal {
     #[error(
-        "{name:?} is held{}, at most for another {} ms unless it is renewed; retry then, or \
-         send \"wait\"; nothing was changed",
+        "{name:?} is held{}, at most for another {} ms unless it is renewed; {}; nothing was changed",
         .by.as_ref().map_or(String::new(), |(holder, _)| format!(" by {holder:?}")),
         millis_up(*.remaining),
         if *.waited { "the wait is over: retry, or send a longer \"wait\"" }
@@ -321,11 +320,11 @@ mod tests {
             Refusal::Busy("all watches of this node are in use".to_owned()),
             Refusal::Stopping,
             Refusal::Denied(Denied::NoToken),
-                token: TokenHash::new([0; 32]),
             Refusal::Denied(Denied::NotPermitted {
+                token: TokenHash::new([0; 32]),
                 bearer: Some("deploy".to_owned()),
                 verb: Verb::Admin,
-                name: None,
+                name: Some("*".to_owned()),
             }),
             Refusal::Host { host: "node.example".to_owned() },
             Refusal::Members(MembersError::Refused(

@@ -50,7 +50,7 @@ impl Session {
         let admitted = match command.requires(args) {
             Requirement::Nothing => Ok(()),
             Requirement::Token => rules.admits(place),
-            Requirement::Cell => rules.permits_within(place, Verb::Admin, ""),
+            Requirement::Cell => rules.permits_cell(place),
             Requirement::Status => rules.status_verb(place).map(drop),
             Requirement::Name(verb) => match name() {
                 Some(name) => rules.permits(place, verb, name),
@@ -72,6 +72,12 @@ impl Session {
             return Ok(());
         }
         let admitted = turn.common.rules.permits(self.auth.place, verb, name);
+        admitted.map_err(|denied| self.deny(turn, denied))
+    }
+
+    /// Whether the cell as a whole may be administrated.
+    pub(super) fn admit_cell(&self, turn: &mut Turn<'_, '_>) -> Result<(), ReplyError<'static>> {
+        let admitted = turn.common.rules.permits_cell(self.auth.place);
         admitted.map_err(|denied| self.deny(turn, denied))
     }
 

@@ -15,7 +15,7 @@ pub(super) enum Requirement {
     Token,
     /// A token that permits this for the name in the first argument.
     Name(Verb),
-    /// A token that permits to administrate the cell.
+    /// A token that permits to administrate the cell: `admin` for all names.
     Cell,
     /// The same, or a token that permits to read some name and sees less.
     Status,
@@ -423,9 +423,8 @@ mod tests {
             let permission = match spec.command.requires(&[]) {
                 Requirement::Name(Verb::Acquire) => "| `acquire` |",
                 Requirement::Name(Verb::Read) => "| `read` |",
-                Requirement::Name(Verb::Admin) | Requirement::Cell | Requirement::Status => {
-                    "| `admin` |"
-                }
+                Requirement::Name(Verb::Admin) => "| `admin` of the name |",
+                Requirement::Cell | Requirement::Status => "| `admin` of `*` |",
                 // Lists and watches show what may be read.
                 Requirement::Token if matches!(spec.command, Command::List | Command::Watch) => {
                     "| `read` |"

@@ -17,7 +17,7 @@ use super::reply_error::ReplyError;
 use super::session::Session;
 use super::{Common, Turn};
 use crate::audit::{Entry, Event};
-use crate::config::{NamePattern, PatternError};
+use crate::config::{NamePattern, PatternError, Verb};
 use crate::quota::Claim;
 use paxoslease_node::{Limit, MembersChange, MembersRequest};
 
@@ -188,6 +188,10 @@ impl Session {
         let acquire = AcquireRequest::parse(args)?;
         if acquire.notify.is_some() && self.protocol == Protocol::Resp2 {
             return Err(ReplyError::NotifyNeedsResp3);
+        }
+        if acquire.permits.is_some() && !turn.common.rules.is_open() {
+            // The lease will be that of a permit.
+            self.admit_key(turn, Verb::Acquire, &format!("{}#1", acquire.name))?;
         }
         let now = turn.shard.now();
         let claim = self.claim(turn)?;

@@ -249,7 +249,7 @@ impl Session {
             self.reply(turn.common, |protocol, out| put_reply(&reply, protocol, out));
         } else if is("FLUSH") && args.len() <= 2 {
             // It concerns all clients of this node.
-            self.admit_key(turn, Verb::Admin, "*")?;
+            self.admit_cell(turn)?;
             turn.common.server.scripts.flush();
             self.reply_ok(turn.common);
         } else {
