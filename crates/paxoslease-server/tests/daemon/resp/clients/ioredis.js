@@ -40,6 +40,10 @@ async function main() {
   await assert.rejects(first.call("LEASE.RENEW", "js/a", fence, 45000), /^ReplyError: NOTHELD /);
   await assert.rejects(first.call("LEASE.ACQUIRE", "js/a", 1), /^ReplyError: TTL /);
 
+  // A transaction is refused as a whole.
+  await assert.rejects(first.multi().set("js/multi", "v", "PX", 20000, "NX").exec(), /EXECABORT/);
+  assert.strictEqual(await first.get("js/multi"), null);
+
   const pipeline = first.pipeline();
   for (let number = 0; number < 200; number += 1) {
     pipeline.call("LEASE.ACQUIRE", `js/many/${number}`, 60000);

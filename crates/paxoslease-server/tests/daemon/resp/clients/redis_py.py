@@ -49,6 +49,20 @@ def pipelines(protocol):
     assert all(len(granted) == 3 for granted in replies[::2])
 
 
+def transactions(protocol):
+    """They are refused as a whole: the default of pipeline() takes no lock."""
+    client = connect(0, protocol)
+    pipeline = client.pipeline()
+    pipeline.set(f"py/multi/{protocol}", "v", nx=True, px=20000)
+    try:
+        pipeline.execute()
+        raise AssertionError("carried out")
+    except redis.ResponseError as error:
+        assert "there are no transactions" in str(error), error
+    assert client.get(f"py/multi/{protocol}") is None
+    assert client.set(f"py/multi/{protocol}", "v", nx=True, px=20000)
+
+
 def waits():
     holder, waiter = connect(0), connect(1)
     fence = holder.execute_command("LEASE.ACQUIRE", "py/wait", 60000)[0]
@@ -97,6 +111,7 @@ def watches():
 for version in (2, 3):
     takes_leases(version)
     pipelines(version)
+    transactions(version)
 waits()
 is_told_of_a_grant()
 watches()
