@@ -88,6 +88,7 @@ macro_rules! env {
             ceilings: &mut $shard.ceilings,
             out: &mut $shard.out,
             learners: &$shard.learners,
+            watched: $shard.watched,
         }
     };
 }
@@ -450,7 +451,7 @@ impl Shard {
         if self.watched
             && let Ok(Some(answer)) = &answer
         {
-            self.watch_request(now, request, answer);
+            self.watch_request(now, from, request, answer);
         }
         answer
     }

@@ -37,6 +37,8 @@ pub(crate) struct Env<'a> {
     pub(crate) out: &'a mut Outbox,
     /// Nodes that only propose and want to hear of grants and releases.
     pub(crate) learners: &'a [NodeId],
+    /// Whether clients of this node want hints.
+    pub(crate) watched: bool,
 }
 
 impl Env<'_> {

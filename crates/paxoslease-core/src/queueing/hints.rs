@@ -137,14 +137,25 @@ impl Shard {
         }
     }
 
-    /// Emits what the acceptor's answer to a request means to watchers.
+    /// Emits what the acceptor's answer to a request means to watchers. A round of this node is not
+    /// held before a majority accepted it, and its undo frees nothing. Of a round of another node
+    /// only that node knows.
     #[cold]
-    pub(crate) fn watch_request(&mut self, now: Instant, request: &Request<'_>, answer: &Body) {
+    pub(crate) fn watch_request(
+        &mut self,
+        now: Instant,
+        from: NodeId,
+        request: &Request<'_>,
+        answer: &Body,
+    ) {
+        let is_own = from == self.config.node;
         let event = match (*request, answer) {
-            (Request::Propose { name, .. }, Body::Accept { .. }) => {
+            (Request::Propose { name, .. }, Body::Accept { .. }) if !is_own => {
                 self.sighting(now, name).map(Event::HeldHint)
             }
-            (Request::Release { name, .. }, Body::Released { held: true, .. }) => {
+            (Request::Release { name, tenure }, Body::Released { held: true, .. })
+                if !(is_own && self.proposer.is_undone(tenure)) =>
+            {
                 Some(Event::FreedHint(Label::new(name, Holder::NONE)))
             }
             _ => None,

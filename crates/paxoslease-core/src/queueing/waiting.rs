@@ -397,8 +397,13 @@ mod tests {
         let cell = Cell::new(&members, Ttl::MAX, Drift::NONE).expect("valid");
         let config = Config::new(members[0], cell, 1);
         let (mut ceilings, mut out) = (Ceilings::none(Instant::ZERO), Outbox::default());
-        let env =
-            &mut Env { config: &config, ceilings: &mut ceilings, out: &mut out, learners: &[] };
+        let env = &mut Env {
+            config: &config,
+            ceilings: &mut ceilings,
+            out: &mut out,
+            learners: &[],
+            watched: false,
+        };
         let mut proposer = Proposer::new(1, 0);
         let name = Name::new("a").expect("a name");
         let until = Instant::from_nanos(3_600_000_000_000);

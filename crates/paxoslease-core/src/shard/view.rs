@@ -34,7 +34,8 @@ impl Shard {
         self.acceptor.as_ref().map_or(0, |acceptor| acceptor.table().slot_count())
     }
 
-    /// The live lease in a slot, if its name is `wanted`. Other leases are not copied.
+    /// The live lease in a slot, if its name is `wanted`. Other leases are not copied. A round of
+    /// this node is no lease before a majority accepted it.
     pub fn lease_in(
         &self,
         now: Instant,
@@ -43,7 +44,8 @@ impl Shard {
     ) -> Option<LiveLease> {
         let (acceptor, slot) = (self.acceptor.as_ref()?, Slot::new(slot));
         let is_wanted = wanted(acceptor.table().get(slot)?.label.name());
-        is_wanted.then(|| acceptor.lease_at(now, slot)).flatten()
+        let lease = is_wanted.then(|| acceptor.lease_at(now, slot)).flatten();
+        lease.filter(|lease| !self.proposer.is_undecided(lease.seen.tenure))
     }
 
     /// The register of a name in the acceptor.

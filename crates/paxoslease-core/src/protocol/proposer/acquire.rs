@@ -107,6 +107,9 @@ impl Proposer {
         let Round { tenure, ttl, started_at, .. } = round;
         let waited = started_at.since(waiter.asked_at);
         env.out.emit(Event::Granted { token: waiter.token, tenure, ttl, started_at, waited });
+        if env.watched {
+            env.out.emit(Event::HeldHint(sighting(&waiter.label, tenure, ttl)));
+        }
         for learner in env.learners {
             let held = Body::Held(sighting(&waiter.label, tenure, ttl));
             env.out.send(To::Node(*learner), held);

@@ -79,6 +79,16 @@ impl Proposer {
         self.begin_release(env, now, tenure, releasing);
     }
 
+    /// Whether a tenure is that of a void round, which is being undone.
+    pub(crate) fn is_undone(&self, tenure: Tenure) -> bool {
+        self.releases.get(&tenure).is_some_and(|releasing| releasing.token.is_none())
+    }
+
+    /// Whether a tenure is that of a round of this node that no majority has accepted yet.
+    pub(crate) fn is_undecided(&self, tenure: Tenure) -> bool {
+        self.rounds.contains_key(&tenure.ballot())
+    }
+
     /// P4: undoes a void round at the acceptors that may have stored it.
     pub(super) fn undo(
         &mut self,
