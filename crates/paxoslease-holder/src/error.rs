@@ -199,11 +199,20 @@ impl AskError {
 
     /// Why a node finds no majority, as far as it can tell by itself.
     #[must_use]
-    pub fn no_majority(membership: Membership, quarantine: Option<Quarantine>) -> Self {
-        match (membership.problem(), quarantine) {
-            (Some(problem), _) => Self::NoQuorum(Cow::Borrowed(problem)),
-            (None, Some(quarantine)) => Self::Quarantine(quarantine),
-            (None, None) => Self::NO_MAJORITY,
+    pub fn no_majority(
+        membership: Membership,
+        quarantine: Option<Quarantine>,
+        disk_problem: Option<&str>,
+    ) -> Self {
+        match (membership.problem(), quarantine, disk_problem) {
+            (Some(problem), _, _) => Self::NoQuorum(Cow::Borrowed(problem)),
+            (None, Some(quarantine), _) => Self::Quarantine(quarantine),
+            (None, None, Some(problem)) => Self::NoQuorum(Cow::Owned(format!(
+                "no majority answered in time, and the disk of this node failed, so that it \
+                 accepts no lease longer than those before: {problem}; repair its data_dir, or ask \
+                 for a shorter ttl; nothing was changed that outlives the ttl"
+            ))),
+            (None, None, None) => Self::NO_MAJORITY,
         }
     }
 

@@ -84,7 +84,7 @@ impl Status {
     /// Why this node finds no majority, as far as it can tell by itself.
     #[must_use]
     pub fn no_majority(&self) -> AskError {
-        AskError::no_majority(self.membership, self.quarantine())
+        AskError::no_majority(self.membership, self.quarantine(), self.disk_problem.as_deref())
     }
 }
 

@@ -92,10 +92,18 @@ impl Board {
         self.describe(whole)
     }
 
+    /// Why the last write to the data folder failed, if it did.
+    pub(crate) fn disk_problem(&self) -> Option<String> {
+        (self.disk_problem)()
+    }
+
     /// Adds what all shards have in common.
     pub(crate) fn describe(&self, whole: ShardStatus) -> Status {
         let settings = &self.settings;
+        let disk_problem = self.disk_problem();
         Status {
+            // It votes, but it accepts no lease longer than those it recorded (R2).
+            ready: whole.ready && disk_problem.is_none(),
             cell: settings.config.cell.clone(),
             node: settings.node.get(),
             role: settings.config.role,
@@ -103,7 +111,7 @@ impl Board {
             max_lease: settings.cell.max_lease().as_duration(),
             shards: settings.shards.get(),
             has_record: self.has_record,
-            disk_problem: (self.disk_problem)(),
+            disk_problem,
             ..whole
         }
     }

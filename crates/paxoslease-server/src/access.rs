@@ -110,7 +110,7 @@ type Verdict = Result<(), Denied>;
 /// Reduces the status of a cell to what a token may see that does not administrate the cell: whether leases can be
 /// acquired, and why not.
 pub(crate) fn shorten_status(status: &mut serde_json::Value) {
-    const KEPT: [&str; 15] = [
+    const KEPT: [&str; 16] = [
         "cell",
         "node",
         "role",
@@ -123,6 +123,7 @@ pub(crate) fn shorten_status(status: &mut serde_json::Value) {
         "ready",
         "quarantine_remaining_ms",
         "has_record",
+        "disk_problem",
         "peers",
         "problem",
         "version",

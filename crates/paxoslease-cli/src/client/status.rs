@@ -284,7 +284,15 @@ fn unready(members: &[Member<'_>], status: &NodeStatus) -> String {
             let _ = write!(text, "; node {id}: {state}");
         }
     }
-    if members.iter().all(|one| !one.is_member || one.state == State::Votes) {
+    if let Some(problem) = &status.disk_problem {
+        let _ = write!(
+            text,
+            "; the disk of node {} failed, so that it accepts no lease longer than those before: \
+             {}; repair its data_dir",
+            status.node,
+            plain(problem)
+        );
+    } else if members.iter().all(|one| !one.is_member || one.state == State::Votes) {
         // All members are up, but the node that was asked does not reach them.
         let _ = write!(text, "; node {} reaches too few of them", status.node);
     }

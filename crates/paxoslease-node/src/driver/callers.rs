@@ -196,7 +196,8 @@ impl Driver {
 
     /// Why this node finds no majority, as far as it can tell by itself.
     fn no_majority(&self, now: Instant) -> AskError {
-        AskError::no_majority(self.membership(), self.quarantine(now))
+        let disk_problem = self.board.disk_problem();
+        AskError::no_majority(self.membership(), self.quarantine(now), disk_problem.as_deref())
     }
 
     fn belief_ends_at(&self, started_at: Instant, ttl: Ttl) -> Instant {

@@ -78,7 +78,8 @@ pub(super) async fn healthz() -> Json<Value> {
     Json(json!({"status": "ok"}))
 }
 
-/// Whether this node votes, and reaches a majority that does: what a rolling restart waits for.
+/// Whether this node votes, writes its record, and reaches a majority that votes: what a rolling
+/// restart waits for.
 ///
 /// As it was half a second ago at most. Every client may ask, so the answer must cost little.
 pub(super) async fn readyz(State(app): State<App>) -> Result<Json<Value>, Refusal> {
@@ -112,7 +113,7 @@ impl App {
     }
 }
 
-/// Why this node is not ready, if it is not: no majority, or its own quarantine.
+/// Why this node is not ready, if it is not: no majority, its own quarantine, or its disk.
 pub(super) fn unready(status: &Status) -> Option<Refusal> {
     if status.ready {
         return None;
@@ -146,9 +147,11 @@ impl Problem {
         {
             (Some(problem), _) => Why::NoPart(problem),
             (None, None) => Why::OutOfReach,
-            (None, Some(Duration::ZERO)) => {
-                status.ballot_problem.clone().map_or(Why::Silent, Why::NoBallots)
-            }
+            (None, Some(Duration::ZERO)) => match (&status.ballot_problem, &status.disk_problem) {
+                (_, Some(why)) => Why::Disk(why.clone()),
+                (Some(why), None) => Why::NoBallots(why.clone()),
+                (None, None) => Why::Silent,
+            },
             (None, Some(remaining)) => Why::Quarantine(remaining),
         };
         Self { why, unreachable, has_record: status.has_record }

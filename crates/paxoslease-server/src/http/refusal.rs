@@ -112,6 +112,8 @@ pub(super) enum Why {
     Quarantine(Duration),
     /// A majority votes, but this node cannot issue ballots.
     NoBallots(String),
+    /// A majority votes, but the disk of this node failed.
+    Disk(String),
     /// A majority votes.
     Silent,
 }
@@ -132,6 +134,11 @@ impl fmt::Display for Problem {
                 }
             }
             Why::NoBallots(why) => write!(f, "this node cannot begin rounds: {why}")?,
+            Why::Disk(why) => write!(
+                f,
+                "the disk of this node failed, so that it accepts no lease longer than those \
+                 before: {why}; repair its data_dir, or ask for a shorter ttl"
+            )?,
             Why::Silent => f.write_str(
                 "no majority answered in time, though one is connected: contenders split the \
                  vote, or nodes are too slow; try again",

@@ -7,7 +7,9 @@ mod listing;
 mod pipelines;
 mod watching;
 
-use crate::harness::{Cell, play, until};
+use std::time::Duration;
+
+use crate::harness::{Cell, new_path, play, until};
 pub(crate) use listing::pages;
 
 #[test]
@@ -38,6 +40,32 @@ fn scripts_of_locks_are_recognised_and_go_by_tenure() {
 #[test]
 fn limits_have_errors_and_metrics() {
     play("limits.txt");
+}
+
+#[test]
+fn a_failed_disk_is_named_and_the_node_is_not_ready() {
+    let folder = new_path("data");
+    let cell = Cell::one_with(|config| {
+        config.node = config.node.clone().data_dir(&folder).new_cell(true);
+        config.node.ephemeral = false;
+        config.node.timing.request_timeout = Duration::from_millis(50);
+    });
+    let mut client = cell[0].client();
+    until("the cell is founded", || cell[0].status().ready);
+    assert_eq!(cell[0].ask("GET", "/readyz", None, None).status, 200);
+    std::fs::remove_dir_all(&folder).expect("removed");
+    // The first lease is longer than any before, so it waits for the disk (R2).
+    let said = client.ask("LEASE.ACQUIRE x 50000");
+    let why = "the disk of this node failed, so that it accepts no lease longer than those before: ";
+    assert!(said.starts_with("-NOQUORUM ") && said.contains(why), "{said}");
+    assert!(!cell[0].status().ready);
+    until("the probe is up to date", || {
+        let ready = cell[0].ask("GET", "/readyz", None, None);
+        ready.status == 503 && ready.text.contains(why)
+    });
+    let body = Some(("application/json", "{\"ttl\": \"50s\"}"));
+    let refused = cell[0].ask("POST", "/v1/leases/x/acquire", None, body);
+    assert!(refused.status == 503 && refused.text.contains(why), "{}", refused.text);
 }
 
 #[test]
