@@ -291,7 +291,7 @@ impl Sessions {
         common.unauthenticated.forget(index);
         common.server.connections.fetch_sub(1, Ordering::Relaxed);
         common.tally.touch(shard.now());
-        common.watches(shard, session.conn, session.patterns.len(), 0);
+        common.watches(shard, session.conn, session.watched(), 0);
         if !session.channels.is_empty() {
             common.forget_subscriber(shard, index);
         }
@@ -550,11 +550,13 @@ impl FrontEnd for Sessions {
         }
         for place in 0..self.common.watchers.len() {
             let watcher = self.common.watchers[place];
-            if let Some(Some(session)) = self.sessions.get_mut(watcher)
-                && session.patterns.iter().any(|pattern| pattern.fits(name.as_str()))
-                && self.common.rules.allows(session.place(), Verb::Read, name.as_str())
+            let Some(Some(session)) = self.sessions.get_mut(watcher) else { continue };
+            let turn = &mut Turn { common: &mut self.common, shard };
+            session.hint_by_channel(turn, name.as_str(), hint);
+            if session.patterns.iter().any(|pattern| pattern.fits(name.as_str()))
+                && turn.common.rules.allows(session.place(), Verb::Read, name.as_str())
             {
-                session.hint(&mut Turn { common: &mut self.common, shard }, hint);
+                session.hint(turn, hint);
             }
         }
     }

@@ -10,6 +10,7 @@ use paxoslease_node::front::Filter;
 use paxoslease_wire::resp::put_error;
 
 use super::command::{Command, Requirement};
+use super::redis::put_timeout_message;
 use super::reply::put_timeout;
 use super::reply_error::ReplyError;
 use super::session::Session;
@@ -160,12 +161,19 @@ impl Session {
             }
             _ => turn.common.unauthenticated.forget(self.conn.index()),
         }
-        let mut watches = self.patterns.iter();
+        let by_channels = self.lease_channels.iter().map(|known| &known.pattern);
+        let mut watches = self.patterns.iter().chain(by_channels);
         let blinded = watches.find_map(|pattern| rules.permits_watch(place, pattern).err());
         let is_blinded = blinded.is_some();
         let lacks = |name: &str| is_blinded || !rules.allows(place, Verb::Acquire, name);
+        let by_channel = self.is_notified_by_channel();
         for id in self.withdraw_notifies(turn, |ask| ask.is_for(lacks)) {
-            put_timeout(&id, self.protocol, &mut self.output.bytes);
+            let out = &mut self.output.bytes;
+            if by_channel {
+                put_timeout_message(&id, out);
+            } else {
+                put_timeout(&id, self.protocol, out);
+            }
         }
         let error = blinded.map_or(ReplyError::Withdrawn, ReplyError::Blinded);
         turn.common.scratch.clear();

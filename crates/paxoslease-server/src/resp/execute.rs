@@ -22,7 +22,7 @@ use crate::quota::Claim;
 use paxoslease_node::{Limit, MembersChange, MembersRequest};
 
 /// Patterns that one connection may watch.
-const PATTERNS_MAX: usize = 16;
+pub(super) const PATTERNS_MAX: usize = 16;
 /// Leases on a page of a list, by default and at most.
 const COUNT: u32 = 100;
 const COUNT_MAX: u32 = 1000;
@@ -375,13 +375,8 @@ impl Session {
         let watched = pattern_of(pattern)?;
         self.admit_read(turn, &watched)?;
         if !self.patterns.contains(&watched) {
-            let (before, most) = (self.patterns.len(), turn.common.server.watched_max);
-            if before == PATTERNS_MAX {
-                return Err(ReplyError::TooManyPatterns(PATTERNS_MAX));
-            }
-            if turn.common.watched >= most {
-                return Err(ReplyError::TooManyWatched(most));
-            }
+            self.admit_watch(turn)?;
+            let before = self.watched();
             self.patterns.push(watched);
             turn.common.watches(turn.shard, self.conn, before, before + 1);
         }
@@ -390,7 +385,7 @@ impl Session {
     }
 
     fn unwatch<'a>(&mut self, turn: &mut Turn<'_, '_>, pattern: Option<&'a [u8]>) -> Outcome<'a> {
-        let before = self.patterns.len();
+        let before = self.watched();
         match pattern {
             None => self.patterns.clear(),
             Some(pattern) => {
@@ -398,7 +393,7 @@ impl Session {
                 self.patterns.retain(|known| *known != pattern);
             }
         }
-        turn.common.watches(turn.shard, self.conn, before, self.patterns.len());
+        turn.common.watches(turn.shard, self.conn, before, self.watched());
         self.reply_ok(turn.common);
         Ok(())
     }

@@ -10,6 +10,7 @@ mod commands;
 mod facts;
 mod glob;
 mod keys;
+mod lease_channels;
 mod listing;
 mod operation;
 mod program;
@@ -32,6 +33,7 @@ use waiting::{Wait, lock_of};
 
 pub(super) use channels::Channel;
 pub(super) use facts::put_info;
+pub(super) use lease_channels::{LeaseChannel, put_granted_message, put_timeout_message};
 pub(super) use listing::KeyList;
 pub(super) use operation::{OperationId, Operations, abort};
 pub(super) use scripts::Scripts;

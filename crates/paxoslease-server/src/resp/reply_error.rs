@@ -71,6 +71,15 @@ pub(super) enum ReplyError<'a> {
     Subscriber(&'static str),
     #[error("BUSY channels: a connection subscribes to at most {0} channels")]
     TooManyChannels(usize),
+    #[error(
+        "ERR there are no keyspace notifications: subscribe to lease: and a name, or by PSUBSCRIBE \
+         to lease:, a prefix and a star (docs/resp.md)"
+    )]
+    NoKeyspaceEvents,
+    #[error("ERR SUBSCRIBE takes lease: and a name; for a prefix and a star use PSUBSCRIBE")]
+    LeaseChannel,
+    #[error("ERR only the node itself publishes about leases; use another channel")]
+    ReservedChannel,
     #[error("ERR a channel or a pattern has at most {0} bytes")]
     PatternLen(usize),
     #[error("ERR bad message: {0}; nothing was published")]

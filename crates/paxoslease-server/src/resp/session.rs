@@ -11,7 +11,8 @@ use super::auth_state::AuthState;
 use super::expected::{Expected, State};
 use super::output::Output;
 use super::pending::{Notify, Owner, PendingRequest, RequestId};
-use super::redis::{self, Channel, OperationId, Operations};
+use super::redis::{self, Channel, LeaseChannel, OperationId, Operations};
+use super::redis::{put_granted_message, put_timeout_message};
 use super::reply::{
     put_answer, put_granted, put_hint, put_members_changed, put_missed, put_stopping, put_timeout,
     put_ttl, ttl_shown,
@@ -62,6 +63,8 @@ pub(super) struct Session {
     pub(super) database: u8,
     /// The channels that the client subscribed to.
     pub(super) channels: Vec<Channel>,
+    /// The same for leases.
+    pub(super) lease_channels: Vec<LeaseChannel>,
     /// Operations of the Redis dialect by the names of their keys, in the order of their commands.
     pub(super) key_queues: BTreeMap<String, VecDeque<OperationId>>,
     /// The last key that the client tried to acquire in the Redis dialect, and did not get.
@@ -328,6 +331,7 @@ impl Session {
     /// The answer to an acquire that waited for a push.
     pub(super) fn notified(&mut self, common: &mut Common, ask: RequestId, answer: &Answer) {
         self.inflight -= 1;
+        let by_channel = self.is_notified_by_channel();
         let out = &mut self.output.bytes;
         let PendingRequest { notify, label, lasts, .. } = common.pending.get(ask);
         if let Some(notify) = notify {
@@ -335,14 +339,19 @@ impl Session {
             match *answer {
                 Answer::Granted { tenure, ttl, waited, permit, .. } => {
                     let (fence, waited) = (tenure.fence(), waited + notify.waited);
-                    let permit = permit.and(label.as_ref());
                     let ttl = ttl_shown(ttl, *lasts);
-                    put_granted(&notify.id, fence, permit, ttl, waited, self.protocol, out);
+                    if by_channel {
+                        put_granted_message(&notify.id, fence, label.as_ref(), ttl, waited, out);
+                    } else {
+                        let permit = permit.and(label.as_ref());
+                        put_granted(&notify.id, fence, permit, ttl, waited, self.protocol, out);
+                    }
                     self.output.granted(ask, fence);
                     return self.touch(common);
                 }
                 // The node stops, and the connection ends.
                 Answer::Abandoned | Answer::Stopping => {}
+                _ if by_channel => put_timeout_message(&notify.id, out),
                 _ => put_timeout(&notify.id, self.protocol, out),
             }
         }
@@ -355,9 +364,15 @@ impl Session {
         self.unread() > UNREAD_BY_WATCHER_MAX
     }
 
+    /// Whether it misses a hint now, which is counted.
+    pub(super) fn misses(&mut self) -> bool {
+        let misses = self.is_slow_watcher() || self.missed > 0;
+        self.missed += u64::from(misses);
+        misses
+    }
+
     pub(super) fn hint(&mut self, turn: &mut Turn<'_, '_>, hint: &Hint) {
-        if self.is_slow_watcher() || self.missed > 0 {
-            self.missed += 1;
+        if self.misses() {
             turn.common.tally.limited(turn.shard.now(), Limit::Watch, 1);
         } else {
             put_hint(hint, self.protocol, &mut self.output.bytes);
@@ -424,7 +439,9 @@ impl Session {
                 break;
             }
             let missed = std::mem::take(&mut self.missed);
-            put_missed(missed, self.protocol, &mut self.output.bytes);
+            if !self.missed_by_channel(turn, missed) {
+                put_missed(missed, self.protocol, &mut self.output.bytes);
+            }
         }
         if self.is_held && !self.is_closing && self.has_room(turn.common) {
             self.is_held = false;
@@ -555,8 +572,9 @@ impl Session {
     pub(super) fn stop_pushes(&mut self, turn: &mut Turn<'_, '_>) {
         self.withdraw_notifies(turn, |_| true);
         self.missed = 0;
-        let patterns = std::mem::take(&mut self.patterns);
-        turn.common.watches(turn.shard, self.conn, patterns.len(), 0);
+        turn.common.watches(turn.shard, self.conn, self.watched(), 0);
+        self.patterns.clear();
+        self.lease_channels.clear();
         if !std::mem::take(&mut self.channels).is_empty() {
             turn.common.forget_subscriber(turn.shard, self.conn.index());
         }

@@ -56,7 +56,8 @@ fn a_failed_disk_is_named_and_the_node_is_not_ready() {
     std::fs::remove_dir_all(&folder).expect("removed");
     // The first lease is longer than any before, so it waits for the disk (R2).
     let said = client.ask("LEASE.ACQUIRE x 50000");
-    let why = "the disk of this node failed, so that it accepts no lease longer than those before: ";
+    let why =
+        "the disk of this node failed, so that it accepts no lease longer than those before: ";
     assert!(said.starts_with("-NOQUORUM ") && said.contains(why), "{said}");
     assert!(!cell[0].status().ready);
     until("the probe is up to date", || {

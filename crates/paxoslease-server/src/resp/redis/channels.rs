@@ -12,6 +12,7 @@ use super::super::session::Session;
 use super::super::{Common, Turn};
 use super::glob::{glob, literal_prefix};
 use super::keys::Keys;
+use super::lease_channels::{NOTIFY, is_reserved, leases_of, refuse_channels_of_keys};
 use crate::config::{NamePattern, Verb};
 
 /// Channels and patterns of one connection.
@@ -22,8 +23,8 @@ pub(super) const PATTERN_LEN_MAX: usize = 512;
 /// A channel, or a pattern of channels.
 #[derive(Clone, PartialEq, Eq)]
 pub(in super::super) struct Channel {
-    name: Vec<u8>,
-    is_pattern: bool,
+    pub(super) name: Vec<u8>,
+    pub(super) is_pattern: bool,
 }
 
 impl Channel {
@@ -35,7 +36,11 @@ impl Channel {
 impl Session {
     /// Whether only commands about channels may follow, because messages look like replies.
     pub(in super::super) fn is_subscriber(&self) -> bool {
-        self.protocol == Protocol::Resp2 && !self.channels.is_empty()
+        self.protocol == Protocol::Resp2 && self.subscriptions() > 0
+    }
+
+    fn subscriptions(&self) -> usize {
+        self.channels.len() + self.lease_channels.len()
     }
 
     pub(super) fn subscribe(
@@ -48,6 +53,13 @@ impl Session {
             let channel = Channel { name: name.to_vec(), is_pattern };
             if name.len() > PATTERN_LEN_MAX {
                 return Err(ReplyError::PatternLen(PATTERN_LEN_MAX));
+            }
+            refuse_channels_of_keys(name)?;
+            let word = if is_pattern { "psubscribe" } else { "subscribe" };
+            if let Some(pattern) = leases_of(&channel) {
+                self.subscribe_to_leases(turn, channel, pattern?)?;
+                self.reply_subscribed(turn.common, word, Some(name));
+                continue;
             }
             self.admit_channel(turn, &channel)?;
             if !self.channels.contains(&channel) {
@@ -63,7 +75,6 @@ impl Session {
                     turn.common.listen(turn.shard, true);
                 }
             }
-            let word = if is_pattern { "psubscribe" } else { "subscribe" };
             self.reply_subscribed(turn.common, word, Some(name));
         }
         Ok(())
@@ -78,7 +89,9 @@ impl Session {
     ) {
         let word = if is_pattern { "punsubscribe" } else { "unsubscribe" };
         let names: Vec<Vec<u8>> = if names.is_empty() {
-            let of_kind = self.channels.iter().filter(|channel| channel.is_pattern == is_pattern);
+            let of_leases = self.lease_channels.iter().map(|known| &known.channel);
+            let all = self.channels.iter().chain(of_leases);
+            let of_kind = all.filter(|channel| channel.is_pattern == is_pattern);
             of_kind.map(|channel| channel.name.clone()).collect()
         } else {
             names.iter().map(|name| name.to_vec()).collect()
@@ -88,6 +101,7 @@ impl Session {
         }
         for name in names {
             let gone = Channel { name: name.clone(), is_pattern };
+            self.unsubscribe_from_leases(turn, &gone);
             let before = self.channels.len();
             self.channels.retain(|channel| *channel != gone);
             if before > 0 && self.channels.is_empty() {
@@ -104,6 +118,10 @@ impl Session {
         channel: &Channel,
     ) -> Result<(), ReplyError<'static>> {
         let text = String::from_utf8_lossy(&channel.name);
+        // Everyone hears of its own acquires.
+        if channel.name == NOTIFY {
+            return Ok(());
+        }
         if !channel.is_pattern {
             return self.admit_key(turn, Verb::Read, &text);
         }
@@ -121,12 +139,13 @@ impl Session {
         keys: &Keys,
     ) -> Result<(), ReplyError<'static>> {
         keys.published.iter().try_for_each(|(channel, _)| {
+            refuse_reserved(channel)?;
             self.admit_key(turn, Verb::Acquire, &String::from_utf8_lossy(channel))
         })
     }
 
     fn reply_subscribed(&mut self, common: &mut Common, word: &str, name: Option<&[u8]>) {
-        let count = self.channels.len() as i64;
+        let count = self.subscriptions() as i64;
         self.reply(common, |protocol, out| {
             protocol.put_push(out, 3);
             put_bulk(out, word.as_bytes());
@@ -144,6 +163,7 @@ impl Session {
         channel: &'a [u8],
         message: &[u8],
     ) -> Result<(), ReplyError<'a>> {
+        refuse_reserved(channel)?;
         let channel = Name::from_bytes(channel).map_err(ReplyError::Name)?;
         self.admit_key(turn, Verb::Acquire, channel.as_str())?;
         let message = Holder::from_bytes(message).map_err(ReplyError::Message)?;
@@ -168,19 +188,36 @@ impl Session {
             return turn.common.tally.limited(turn.shard.now(), Limit::Watch, 1);
         }
         let fitting = self.channels.iter().filter(|channel| channel.fits(name));
-        // Behind the replies that are due before, as the confirmation of the subscription may be.
-        for Channel { name: pattern, is_pattern } in fitting.cloned().collect::<Vec<_>>() {
-            self.reply(turn.common, |protocol, out| {
-                protocol.put_push(out, if is_pattern { 4 } else { 3 });
-                if is_pattern {
-                    put_bulk(out, b"pmessage");
-                    put_bulk(out, &pattern);
-                } else {
-                    put_bulk(out, b"message");
-                }
-                put_bulk(out, name);
-                put_bulk(out, message);
-            });
+        for subscription in fitting.cloned().collect::<Vec<_>>() {
+            self.tell(turn.common, &subscription, name, message);
         }
     }
+
+    /// Sends a message behind the replies that are due before, as the confirmation of the
+    /// subscription may be.
+    pub(super) fn tell(
+        &mut self,
+        common: &mut Common,
+        subscription: &Channel,
+        channel: &[u8],
+        message: &[u8],
+    ) {
+        let Channel { name: pattern, is_pattern } = subscription;
+        self.reply(common, |protocol, out| {
+            protocol.put_push(out, if *is_pattern { 4 } else { 3 });
+            if *is_pattern {
+                put_bulk(out, b"pmessage");
+                put_bulk(out, pattern);
+            } else {
+                put_bulk(out, b"message");
+            }
+            put_bulk(out, channel);
+            put_bulk(out, message);
+        });
+    }
+}
+
+/// Nobody can pretend that a lease begins or ends.
+fn refuse_reserved(channel: &[u8]) -> Result<(), ReplyError<'static>> {
+    if is_reserved(channel) { Err(ReplyError::ReservedChannel) } else { Ok(()) }
 }

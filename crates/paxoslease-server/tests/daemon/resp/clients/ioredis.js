@@ -40,6 +40,18 @@ async function main() {
   await assert.rejects(first.call("LEASE.RENEW", "js/a", fence, 45000), /^ReplyError: NOTHELD /);
   await assert.rejects(first.call("LEASE.ACQUIRE", "js/a", 1), /^ReplyError: TTL /);
 
+  // Leases are channels.
+  const told = connect(2);
+  const message = new Promise((resolve) => {
+    told.on("pmessage", (_, channel, text) => resolve([channel, JSON.parse(text)]));
+  });
+  await told.psubscribe("lease:js/told/*");
+  const [seenFence] = await first.call("LEASE.ACQUIRE", "js/told/1", 60000, "HOLDER", "me");
+  const [channel, event] = await message;
+  assert.strictEqual(channel, "lease:js/told/1");
+  assert.deepStrictEqual([event.event, event.holder, event.fence], ["held", "me", seenFence]);
+  told.disconnect();
+
   // A transaction is refused as a whole.
   await assert.rejects(first.multi().set("js/multi", "v", "PX", 20000, "NX").exec(), /EXECABORT/);
   assert.strictEqual(await first.get("js/multi"), null);

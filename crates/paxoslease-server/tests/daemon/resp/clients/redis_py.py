@@ -1,5 +1,6 @@
 """redis-py against a cell: both versions of the protocol, pipelines, errors, waiting, watching."""
 
+import json
 import os
 import threading
 
@@ -108,10 +109,26 @@ def watches():
     assert message[1:3] == ["py/watched/1", "me"], message
 
 
+def subscribes(protocol):
+    """Leases are channels, for clients that know only SUBSCRIBE."""
+    watching = connect(2, protocol).pubsub(ignore_subscribe_messages=True)
+    watching.psubscribe(f"lease:py/told/{protocol}/*")
+    assert watching.get_message(timeout=60) is None
+    name = f"py/told/{protocol}/1"
+    fence = connect(0).execute_command("LEASE.ACQUIRE", name, 60000, "HOLDER", "me")[0]
+    message = None
+    while message is None:
+        message = watching.get_message(timeout=60)
+    assert message["channel"] == f"lease:{name}", message
+    told = json.loads(message["data"])
+    assert (told["event"], told["holder"], told["fence"]) == ("held", "me", fence), told
+
+
 for version in (2, 3):
     takes_leases(version)
     pipelines(version)
     transactions(version)
+    subscribes(version)
 waits()
 is_told_of_a_grant()
 watches()
