@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use super::Turn;
 use super::command::Command;
+use super::expected::State as Reserved;
 use super::reply_error::ReplyError;
 use super::session::Session;
 use crate::config::Verb;
@@ -37,7 +38,7 @@ pub(super) use lease_channels::{LeaseChannel, put_granted_message, put_timeout_m
 pub(super) use listing::KeyList;
 pub(super) use operation::{OperationId, Operations, abort};
 pub(super) use scripts::Scripts;
-pub(super) use waiting::Waits;
+pub(super) use waiting::{WAITS_MAX, Waits};
 
 type Outcome<'a> = Result<(), ReplyError<'a>>;
 
@@ -274,11 +275,20 @@ impl Session {
         let denied = || Some((lists[0], self.denied.clone()?));
         let (list, lock) = by_convention.or_else(denied).ok_or(ReplyError::NoSignal)?;
         let name = lease_name(self.database, &lock).map_err(ReplyError::Name)?;
+        let most = turn.common.server.waits_max;
+        if turn.common.waits.of(self.conn.index()) >= most {
+            return Err(ReplyError::TooManyWaits(most));
+        }
         let span = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-        let ends_at = (seconds > 0.0).then(|| turn.shard.now().after(span));
+        let began_at = turn.shard.now();
+        let ends_at = (seconds > 0.0).then(|| began_at.after(span));
         let keys = self.keys(turn, &[&lock])?;
-        let wait = Wait { list: list.to_vec(), lock, name, ends_at };
-        self.operate(turn, Program::Wait(wait), keys, First::AskQuorum)?;
+        let wait = Wait { list: list.to_vec(), lock, name, began_at, ends_at };
+        // Before it begins, because it may end at once.
+        let command = self.reserve(turn)?;
+        turn.common.waits.count(self.conn.index());
+        self.expect(Reserved::Bytes(Box::default()));
+        self.operate_for(turn, command, Program::Wait(wait), keys, First::AskQuorum);
         Ok(())
     }
 

@@ -69,6 +69,11 @@ pub(super) enum ReplyError<'a> {
         .0.to_ascii_lowercase()
     )]
     Subscriber(&'static str),
+    #[error(
+        "BUSY waiters: {0} commands of this connection wait for a free lock, its limit; replies come in \
+         order, so give each waiter a connection"
+    )]
+    TooManyWaits(usize),
     #[error("BUSY channels: a connection subscribes to at most {0} channels")]
     TooManyChannels(usize),
     #[error(
@@ -195,6 +200,7 @@ impl ReplyError<'_> {
             Self::TooManyPatterns(_) => Some(Limit::Patterns),
             Self::Quota(_) => Some(Limit::Quota),
             Self::TooManyWatched(_) => Some(Limit::Watchers),
+            Self::TooManyWaits(_) => Some(Limit::Waiters),
             _ => None,
         }
     }

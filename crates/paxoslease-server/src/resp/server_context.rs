@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use paxoslease_wire::resp::{Protocol, put_array, put_bulk, put_integer};
 
-use super::redis::Scripts;
+use super::redis::{Scripts, WAITS_MAX};
 use crate::limits::WATCHERS_MAX;
 use crate::{Config, Gate};
 
@@ -23,6 +23,8 @@ pub(super) struct ServerContext {
     pub(super) config: Config,
     /// [`WATCHERS_MAX`], except in tests: patterns that all sessions of one shard watch.
     pub(super) watched_max: usize,
+    /// [`WAITS_MAX`], except in tests: commands of one session that wait for a free lock.
+    pub(super) waits_max: usize,
     /// [`SLOW_READER_AFTER`], except in tests, as the next two.
     pub(super) slow_reader_after: Duration,
     pub(super) partial_request_after: Duration,
@@ -39,6 +41,7 @@ impl ServerContext {
         Self {
             config: config.clone(),
             watched_max: WATCHERS_MAX as usize,
+            waits_max: WAITS_MAX,
             slow_reader_after: SLOW_READER_AFTER,
             partial_request_after: PARTIAL_REQUEST_AFTER,
             unauthenticated_after: UNAUTHENTICATED_AFTER,

@@ -298,3 +298,27 @@ fn patterns_are_limited_by_shard_until_one_is_no_longer_watched() {
     ask(&mut first, "LEASE.WATCH c*", ok);
     ask(&mut first, "LEASE.WATCH d*", refused);
 }
+
+#[test]
+fn waits_for_free_locks_are_limited_by_connection() {
+    let node = Impatient::start(|server| {
+        assert_eq!(server.waits_max, 64, "docs/redis.md says so");
+        server.waits_max = 2;
+    });
+    let (mut holder, mut waiter) = (node.connect(), node.connect());
+    ask(&mut holder, "SET lock:a x NX PX 60000", "+OK\r\n");
+    let wait = "BLPOP lock-signal:a 0\r\n";
+    waiter.write_all(wait.repeat(3).as_bytes()).expect("sends");
+    node.wait_for_limit("waiters", 1);
+    ask(&mut holder, "DEL lock:a", ":1\r\n");
+    let told = "*2\r\n$13\r\nlock-signal:a\r\n$1\r\n1\r\n";
+    let refused = "-BUSY waiters: 2 commands of this connection wait for a free lock, its limit; \
+                   replies come in order, so give each waiter a connection\r\n";
+    let mut replies = vec![0; 2 * told.len() + refused.len()];
+    waiter.read_exact(&mut replies).expect("replies");
+    assert_eq!(String::from_utf8_lossy(&replies), [told, told, refused].concat());
+    // Those that ended make room.
+    ask(&mut waiter, wait.trim_end(), told);
+    ask(&mut waiter, wait.trim_end(), told);
+    ask(&mut waiter, wait.trim_end(), told);
+}

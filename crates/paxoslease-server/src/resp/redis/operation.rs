@@ -550,7 +550,7 @@ impl Session {
         turn.common.operations.remove(id);
         let Operation { command, keys, grants, program, first, .. } = *operation;
         if let Program::Wait(_) = program {
-            turn.common.forget_wait(turn.shard, id);
+            turn.common.forget_wait(turn.shard, self.conn.index(), id);
         }
         for (channel, message) in &keys.published {
             if let (Ok(channel), Ok(message)) =
@@ -618,7 +618,7 @@ pub(in super::super) fn abort(
         common.pending.give_back(shard, ask, fence);
     }
     if let Program::Wait(_) = operation.program {
-        common.forget_wait(shard, id);
+        common.forget_wait(shard, operation.session, id);
     }
     Some(operation.keys)
 }

@@ -2,8 +2,10 @@
 //!
 //! Some libraries wait for a list that the script of a release pushes to. No list is kept here.
 //! The wait ends when the lease is released or expires, in the order in which clients began to
-//! wait at this node. A hint may be lost, so a quorum is asked once a second as well.
+//! wait at this node. A hint may be lost, so a quorum is asked as well: after a second, and less
+//! often the longer the client waits, because many may wait for a long time.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -16,8 +18,17 @@ use super::operation::OperationId;
 use super::program::Program;
 use super::script::{Fault, Reply};
 
-/// How often a quorum is asked whether the name is free.
-const RECHECK_EVERY: Duration = Duration::from_secs(1);
+/// How many commands of one connection may wait. Replies come in order, so one is enough for most.
+pub(in super::super) const WAITS_MAX: usize = 64;
+
+/// Bounds on the time after which a quorum is asked whether the name is free.
+const RECHECK_MIN: Duration = Duration::from_secs(1);
+const RECHECK_MAX: Duration = Duration::from_secs(30);
+
+/// When to ask a quorum again, after a client has waited for this long.
+fn recheck_after(waited: Duration) -> Duration {
+    waited.clamp(RECHECK_MIN, RECHECK_MAX)
+}
 
 /// How libraries name the list of a lock: the beginning of the list's key, and that of the lock's.
 const CONVENTIONS: [(&[u8], &[u8]); 2] = [(b"lock-signal:", b"lock:"), (b"lock.event:", b"lock:")];
@@ -37,6 +48,7 @@ pub(super) struct Wait {
     pub(super) lock: Vec<u8>,
     /// The name of its lease.
     pub(super) name: String,
+    pub(super) began_at: Instant,
     pub(super) ends_at: Option<Instant>,
 }
 
@@ -64,6 +76,8 @@ pub(in super::super) struct Waits {
     due: BTreeSet<(Instant, OperationId)>,
     /// The name that each of them waits for, and when it is due.
     waiting: BTreeMap<OperationId, (String, Instant)>,
+    /// How many of them each session has, also while they are asked for the first time.
+    by_session: BTreeMap<usize, usize>,
 }
 
 impl Waits {
@@ -71,6 +85,24 @@ impl Waits {
         let name = self.waiting.get(&id).map(|(name, _)| name);
         let queue = name.and_then(|name| self.by_name.get(name));
         queue.and_then(VecDeque::front) == Some(&id)
+    }
+
+    /// How many a session has.
+    pub(super) fn of(&self, session: usize) -> usize {
+        self.by_session.get(&session).copied().unwrap_or(0)
+    }
+
+    pub(super) fn count(&mut self, session: usize) {
+        *self.by_session.entry(session).or_default() += 1;
+    }
+
+    fn discount(&mut self, session: usize) {
+        if let Entry::Occupied(mut entry) = self.by_session.entry(session) {
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+        }
     }
 
     pub(in super::super) fn next_at(&self) -> Option<Instant> {
@@ -83,11 +115,13 @@ impl Session {
     pub(super) fn begin_wait(&mut self, turn: &mut Turn<'_, '_>, id: OperationId) {
         let now = turn.shard.now();
         let Some(operation) = turn.common.operations.get(id) else { return };
-        let Program::Wait(Wait { name, ends_at, .. }) = &operation.program else { return };
+        let Program::Wait(Wait { name, began_at, ends_at, .. }) = &operation.program else {
+            return;
+        };
         if ends_at.is_some_and(|at| at <= now) {
             return self.end_wait(turn, id, false);
         }
-        let recheck_at = now.after(RECHECK_EVERY);
+        let recheck_at = now.after(recheck_after(now.since(*began_at)));
         let at = ends_at.map_or(recheck_at, |at| at.min(recheck_at));
         let waits = &mut turn.common.waits;
         waits.due.insert((at, id));
@@ -145,7 +179,13 @@ impl Common {
     }
 
     /// A client no longer waits.
-    pub(super) fn forget_wait(&mut self, shard: &mut ShardHandle<'_>, id: OperationId) {
+    pub(super) fn forget_wait(
+        &mut self,
+        shard: &mut ShardHandle<'_>,
+        session: usize,
+        id: OperationId,
+    ) {
+        self.waits.discount(session);
         let Some((name, at)) = self.waits.waiting.remove(&id) else { return };
         self.waits.due.remove(&(at, id));
         if let Some(queue) = self.waits.by_name.get_mut(&name) {
@@ -155,5 +195,21 @@ impl Common {
             }
         }
         self.listen(shard, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_waits_for_long_asks_seldom() {
+        let (mut waited, mut asked) = (Duration::ZERO, 0);
+        while waited < Duration::from_secs(3600) {
+            waited += recheck_after(waited);
+            asked += 1;
+        }
+        assert!((100..150).contains(&asked), "{asked} times in an hour");
+        assert_eq!(recheck_after(Duration::ZERO), RECHECK_MIN, "a lost hint costs a second at first");
     }
 }
