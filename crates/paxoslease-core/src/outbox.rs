@@ -302,7 +302,12 @@ pub enum Event {
     /// A hint for watchers: this lease was granted.
     HeldHint(Sighting),
     /// A hint for watchers: this name was released.
-    FreedHint(Label),
+    FreedHint {
+        /// The name, without a holder.
+        label: Label,
+        /// What ended; `None` if another node told of it.
+        tenure: Option<Tenure>,
+    },
     /// A hint for watchers: this lease expired, and the name has not been leased since.
     ExpiredHint {
         /// The name and the holder's text.
@@ -329,7 +334,7 @@ impl Event {
             | Self::Inspected { token, .. } => Some(*token),
             Self::Persist(_)
             | Self::HeldHint(_)
-            | Self::FreedHint(_)
+            | Self::FreedHint { .. }
             | Self::NoteHint(_)
             | Self::ExpiredHint { .. } => None,
         }

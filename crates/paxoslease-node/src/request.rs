@@ -394,7 +394,12 @@ pub enum Hint {
     /// A lease began.
     Held(Sighting),
     /// A lease was released.
-    Freed(Label),
+    Freed {
+        /// The name, without a holder.
+        label: Label,
+        /// The fence of the tenure that ended; `None` if another node told of it.
+        fence: Option<u64>,
+    },
     /// A lease expired a second or two ago, and no other holder has taken the name since.
     Expired {
         /// The name, and the last holder.

@@ -15,13 +15,14 @@ use subtle::{Choice, ConstantTimeEq as _};
 use tokio::sync::watch;
 
 use crate::audit::Audit;
-use crate::quota::Quota;
+use crate::quota::{Quota, Quotas};
 
 /// The rules that RESP and HTTP share, and the log of what clients did. Clones share them too.
 #[derive(Clone)]
 pub struct Gate {
     rules: watch::Sender<Arc<Rules>>,
     pub(crate) audit: Audit,
+    pub(crate) quotas: Arc<Quotas>,
 }
 
 impl Gate {
@@ -29,7 +30,7 @@ impl Gate {
     #[must_use]
     pub fn new(access: &[Access]) -> Self {
         let rules = watch::Sender::new(Arc::new(Rules::new(access)));
-        Self { rules, audit: Audit::default() }
+        Self { rules, audit: Audit::default(), quotas: Arc::default() }
     }
 
     /// Whether every client that can connect may do everything.
@@ -39,7 +40,7 @@ impl Gate {
 
     /// Replaces the rules.
     pub(crate) fn change(&self, access: &[Access]) {
-        self.rules.send_modify(|rules| *rules = Arc::new(Rules::new(access).after(rules)));
+        self.rules.send_replace(Arc::new(Rules::new(access)));
     }
 
     /// The current rules, and notice when they change.
@@ -65,6 +66,7 @@ impl fmt::Debug for Gate {
 pub(crate) struct Rules {
     /// Sorted by hash.
     tokens: Vec<(TokenHash, Bearer)>,
+    has_quotas: bool,
 }
 
 /// What a token permits.
@@ -72,8 +74,8 @@ pub(crate) struct Rules {
 struct Bearer {
     name: Option<String>,
     grants: Vec<(Vec<Verb>, Vec<NamePattern>)>,
-    /// The lowest quota of its entries, and the leases that count towards it.
-    leases: Option<(u32, Arc<Quota>)>,
+    /// The lowest quota of its entries.
+    leases: Option<u32>,
 }
 
 impl Bearer {
@@ -180,30 +182,12 @@ impl Rules {
         let mut bearers = BTreeMap::<TokenHash, Bearer>::new();
         for Access { name, token_sha256, names, may, leases, .. } in access {
             let bearer = bearers.entry(*token_sha256).or_default();
-            if let Some(most) = *leases
-                && bearer.leases.as_ref().is_none_or(|(known, _)| most < *known)
-            {
-                let (_, quota) = bearer.leases.get_or_insert_with(Default::default);
-                quota.set(most);
-                bearer.leases = Some((most, Arc::clone(quota)));
-            }
+            bearer.leases = bearer.leases.into_iter().chain(*leases).min();
             bearer.name = bearer.name.take().or_else(|| name.clone());
             bearer.grants.push((may.clone(), names.clone()));
         }
-        Self { tokens: bearers.into_iter().collect() }
-    }
-
-    /// These rules, with the leases that counted towards quotas before.
-    fn after(mut self, before: &Self) -> Self {
-        for (hash, bearer) in &mut self.tokens {
-            let Some((most, quota)) = &mut bearer.leases else { continue };
-            let known = before.place(*hash).and_then(|place| before.quota(Some(place)));
-            if let Some(known) = known {
-                known.set(*most);
-                *quota = Arc::clone(known);
-            }
-        }
-        self
+        let has_quotas = bearers.values().any(|bearer| bearer.leases.is_some());
+        Self { tokens: bearers.into_iter().collect(), has_quotas }
     }
 
     /// The name of a token, if it has one.
@@ -211,8 +195,14 @@ impl Rules {
         self.token(place).ok()?.1.name.clone()
     }
 
-    pub(crate) fn quota(&self, place: Option<Place>) -> Option<&Arc<Quota>> {
-        self.token(place).ok()?.1.leases.as_ref().map(|(_, quota)| quota)
+    pub(crate) fn quota(&self, place: Option<Place>) -> Option<Quota> {
+        let (token, bearer) = self.token(place).ok()?;
+        bearer.leases.map(|most| Quota { token: *token, most })
+    }
+
+    /// Whether any token has a quota.
+    pub(crate) const fn has_quotas(&self) -> bool {
+        self.has_quotas
     }
 
     /// Whether every client that can connect may do everything.

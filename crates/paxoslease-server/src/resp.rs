@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use paxoslease_node::front::{
-    Answer, ConnId, FrontEnd, Hint, Instant, Label, LogThrottle, ShardHandle,
+    Answer, ConnId, FrontEnd, Hint, Instant, Label, LogThrottle, Name, ShardHandle,
 };
 use paxoslease_wire::resp::{Request, put_error};
 use tokio::sync::watch;
@@ -60,6 +60,7 @@ pub fn front_ends(
         let mut sessions = Sessions::new(Arc::clone(&server));
         // The front-end of each shard can see the leases of all shards. One is enough.
         sessions.common.audits_expiry = shard == 0 && server.gate.audit.is_on();
+        sessions.common.counts_ends = shard == 0;
         Box::new(sessions)
     }
 }
@@ -90,6 +91,10 @@ struct Common {
     audit: Audit,
     /// Whether leases that run out go to the audit log, which requires hints.
     audits_expiry: bool,
+    /// Whether quotas follow the leases that end, wherever that is; and whether it gets hints of
+    /// that now.
+    counts_ends: bool,
+    is_counting: bool,
     /// Sessions without a token where one is required.
     unauthenticated: Deadlines,
     pending: PendingRequests,
@@ -196,6 +201,25 @@ impl Common {
         }
     }
 
+    /// A lease is being released, by any client.
+    fn ended(&self, name: Name<'_>, fence: u64) {
+        if self.rules.has_quotas() {
+            self.server.gate.quotas.ended(name, fence);
+        }
+    }
+
+    /// Leases also end through other nodes, and by themselves.
+    fn count_ends(&self, hint: &Hint) {
+        let quotas = &self.server.gate.quotas;
+        match hint {
+            Hint::Held(seen) => quotas.began(seen.label.name(), seen.tenure.fence()),
+            Hint::Freed { label, fence: Some(fence) } | Hint::Expired { label, fence } => {
+                quotas.ended(label.name(), *fence);
+            }
+            _ => {}
+        }
+    }
+
     /// A session has no subscriptions any more.
     fn forget_subscriber(&mut self, shard: &mut ShardHandle<'_>, index: usize) {
         self.subscribers.retain(|subscriber| *subscriber != index);
@@ -215,6 +239,8 @@ impl Sessions {
                 unauthenticated: Deadlines::new(server.unauthenticated_after),
                 audit: server.gate.audit.clone(),
                 audits_expiry: false,
+                counts_ends: false,
+                is_counting: false,
                 server,
                 gate,
                 rules,
@@ -493,6 +519,13 @@ impl FrontEnd for Sessions {
             };
             claim.granted(label.name(), tenure.fence(), until);
         }
+        if let Some(renewal) = request.renewal.take()
+            && let Answer::Renewed { ttl, .. } = &answer
+        {
+            let now = shard.now();
+            let until = request.lasts.map(|lasts| lasts.ends_at(now));
+            renewal.renewed(until.unwrap_or_else(|| now.after(ttl.as_duration())));
+        }
         if let Some(entry) = request.entry.take() {
             request.entry = common.audit.answered(entry, &answer);
         }
@@ -534,10 +567,13 @@ impl FrontEnd for Sessions {
     fn hinted(&mut self, shard: &mut ShardHandle<'_>, hint: &Hint) {
         let name = match hint {
             Hint::Held(seen) => seen.label.name(),
-            Hint::Freed(label) | Hint::Expired { label, .. } => label.name(),
+            Hint::Freed { label, .. } | Hint::Expired { label, .. } => label.name(),
             Hint::Note(label) => return self.noted(shard, label),
             _ => return,
         };
+        if self.common.is_counting {
+            self.common.count_ends(hint);
+        }
         if !matches!(hint, Hint::Held(_)) {
             self.freed(shard, name.as_str());
         }
@@ -565,6 +601,10 @@ impl FrontEnd for Sessions {
         let now = shard.now();
         if !std::mem::replace(&mut self.is_started, true) && self.common.audits_expiry {
             self.common.listen(shard, true);
+        }
+        let is_counting = self.common.counts_ends && self.common.rules.has_quotas();
+        if std::mem::replace(&mut self.common.is_counting, is_counting) != is_counting {
+            self.common.listen(shard, is_counting);
         }
         for id in self.common.due_waits(now) {
             self.with_operation(shard, id, |session, turn| session.look_at_wait(turn, id));

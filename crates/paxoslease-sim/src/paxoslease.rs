@@ -146,7 +146,7 @@ impl Node {
                 Event::Inspected { .. }
                 | Event::NoteHint(_)
                 | Event::HeldHint(_)
-                | Event::FreedHint(_)
+                | Event::FreedHint { .. }
                 | Event::ExpiredHint { .. } => continue,
             };
             self.close(token);

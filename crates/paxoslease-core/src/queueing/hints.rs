@@ -39,7 +39,8 @@ impl Shard {
             }
             Hint::Freed { name, nodes_before } => {
                 if self.watched {
-                    self.out.emit(Event::FreedHint(Label::new(name, Holder::NONE)));
+                    let label = Label::new(name, Holder::NONE);
+                    self.out.emit(Event::FreedHint { label, tenure: None });
                 }
                 self.with_proposer(now, |proposer, env| {
                     let nodes_before = usize::from(nodes_before);
@@ -156,7 +157,8 @@ impl Shard {
             (Request::Release { name, tenure }, Body::Released { held: true, .. })
                 if !(is_own && self.proposer.is_undone(tenure)) =>
             {
-                Some(Event::FreedHint(Label::new(name, Holder::NONE)))
+                let label = Label::new(name, Holder::NONE);
+                Some(Event::FreedHint { label, tenure: Some(tenure) })
             }
             _ => None,
         };

@@ -197,7 +197,7 @@ pub(crate) fn event(event: &Event, began_at: Instant) -> (String, String) {
         Event::Inspected { accepted, .. } => accepted.as_deref().map_or("free".to_owned(), lease),
         Event::Persist(record) => format!("write: {}", self::record(*record)),
         Event::HeldHint(seen) => format!("{}: {}", seen.label.name(), sighting(seen)),
-        Event::FreedHint(label) => format!("{}: freed", label.name()),
+        Event::FreedHint { label, .. } => format!("{}: freed", label.name()),
         Event::ExpiredHint { label, tenure } => format!("{}: {tenure} expired", label.name()),
     };
     let whom = match (event, event.token()) {

@@ -146,8 +146,9 @@ impl Driver {
                     self.hint_to_fronts(|| Hint::Held(seen.clone()));
                     self.announce(seen.label.name(), || Change::Held(seen.clone().into()));
                 }
-                Event::FreedHint(label) => {
-                    self.hint_to_fronts(|| Hint::Freed(label.clone()));
+                Event::FreedHint { label, tenure } => {
+                    let fence = tenure.map(Tenure::fence);
+                    self.hint_to_fronts(|| Hint::Freed { label: label.clone(), fence });
                     let name = || label.name().to_string();
                     self.announce(label.name(), || Change::Freed { name: name() });
                 }

@@ -19,6 +19,7 @@ use super::permit::Permit;
 use super::refusal::{Changed, Refusal, millis_down};
 use crate::audit::{Entry, Event};
 use crate::config::Verb;
+use crate::quota::Renewal;
 use paxoslease_node::Limit;
 
 const LIMIT_DEFAULT: u32 = 100;
@@ -77,7 +78,8 @@ pub(super) async fn acquire(
     let holder = holder.unwrap_or_else(|| connection.address.to_string());
     let asked = Holder::new(&holder).map_err(Refusal::Holder)?;
     connection.acquires(app.node.now())?;
-    let claim = permit.quota().map(|quota| quota.claim(app.node.now())).transpose();
+    let claim =
+        permit.quota().map(|quota| app.gate.quotas.claim(quota, app.node.now())).transpose();
     let mut claim = claim.map_err(|most| {
         limited(Limit::Quota.name());
         Refusal::Busy(format!("this token has {most} leases through this node, its quota"))
@@ -122,9 +124,8 @@ pub(super) async fn renew(
     let (fence, ttl) = (fields.fence()?, fields.ttl()?);
     // Again: the token may have been removed while the body was on its way.
     permit.check(Verb::Acquire, name.name().as_str())?;
-    if let Some(quota) = permit.quota() {
-        quota.renews(name.name(), fence, app.node.now().after(ttl));
-    }
+    let renewal =
+        permit.quota().map(|quota| Renewal::new(&app.gate.quotas, quota, name.name(), fence));
     let lease = name.name().into();
     let entry = Entry::of(Event::Lost, name.name().as_str(), Some(fence));
     let entry = entry.by(connection.address, permit.token_name());
@@ -132,6 +133,9 @@ pub(super) async fn renew(
     app.gate.audit.answered(Box::new(entry), &answer);
     match answer {
         Answer::Renewed { ttl, .. } => {
+            if let Some(renewal) = renewal {
+                renewal.renewed(app.node.now().after(ttl.as_duration()));
+            }
             Ok(Json(Grant::new(&app, name.name(), fence, ttl.as_duration())))
         }
         answer => Err(app.refuse(&name, answer, Changed::NothingLasting).await),
@@ -160,9 +164,7 @@ pub(super) async fn release(
         let (client, name) = (connection.address, name.name().as_str());
         tracing::warn!(%client, name, fence, count, "leases are released by force");
     }
-    if let Some(quota) = permit.quota() {
-        quota.releases(name.name(), fence);
-    }
+    app.gate.quotas.ended(name.name(), fence);
     let lease = name.name().into();
     let event = if is_forced { Event::ForceReleased } else { Event::Released };
     let entry = Entry::of(event, name.name().as_str(), Some(fence));

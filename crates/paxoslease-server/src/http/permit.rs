@@ -182,9 +182,9 @@ impl Permit {
         rules.name(self.place(&rules))
     }
 
-    pub(super) fn quota(&self) -> Option<Arc<Quota>> {
+    pub(super) fn quota(&self) -> Option<Quota> {
         let rules = self.rules.borrow();
-        rules.quota(self.place(&rules)).map(Arc::clone)
+        rules.quota(self.place(&rules))
     }
 
     /// Whether the cell may be administrated.

@@ -18,7 +18,7 @@ use super::session::Session;
 use super::{Common, Turn};
 use crate::audit::{Entry, Event};
 use crate::config::{NamePattern, PatternError, Verb};
-use crate::quota::Claim;
+use crate::quota::{Claim, Renewal};
 use paxoslease_node::{Limit, MembersChange, MembersRequest};
 
 /// Patterns that one connection may watch.
@@ -272,8 +272,21 @@ impl Session {
             turn.common.tally.limited(now, Limit::AcquiresPerSecond, 1);
             return Err(ReplyError::AcquiresPerSecond(most));
         }
-        let claim = turn.common.rules.quota(self.place()).map(|quota| quota.claim(now)).transpose();
+        let quotas = &turn.common.server.gate.quotas;
+        let quota = turn.common.rules.quota(self.place());
+        let claim = quota.map(|quota| quotas.claim(quota, now)).transpose();
         claim.map_err(ReplyError::Quota)
+    }
+
+    /// Notes a renewal, if the client's token has a quota.
+    pub(super) fn renewal(
+        &self,
+        common: &Common,
+        name: Name<'_>,
+        fence: u64,
+    ) -> Option<Box<Renewal>> {
+        let quota = common.rules.quota(self.place())?;
+        Some(Box::new(Renewal::new(&common.server.gate.quotas, quota, name, fence)))
     }
 
     fn release<'a>(&mut self, turn: &mut Turn<'_, '_>, args: &[&'a [u8]]) -> Outcome<'a> {
@@ -289,9 +302,7 @@ impl Session {
             }
             Some(option) => return Err(ReplyError::Unexpected(option, Command::Release.usage())),
         };
-        if let Some(quota) = turn.common.rules.quota(self.place()) {
-            quota.releases(name, fence);
-        }
+        turn.common.ended(name, fence);
         let ask = self.ask(turn, None, None)?;
         if turn.common.audit.is_on() {
             let entry = self.entry(turn.common, event, name, Some(fence));
@@ -321,17 +332,15 @@ impl Session {
             Some(option) if option.eq_ignore_ascii_case(b"STANDING") => Some(lasts(args[2])?),
             Some(option) => return Err(ReplyError::Unexpected(option, Command::Renew.usage())),
         };
-        let now = turn.shard.now();
-        if let Some(quota) = turn.common.rules.quota(self.place()) {
-            let ends_at = lasts.map_or_else(|| now.after(ttl), |lasts| lasts.ends_at(now));
-            quota.renews(name, fence, ends_at);
-        }
         let ask = self.ask(turn, None, None)?;
         if turn.common.audit.is_on() {
             let entry = self.entry(turn.common, Event::Lost, name, Some(fence));
             turn.common.pending.get(ask).entry = Some(Box::new(entry));
         }
-        turn.common.pending.get(ask).lasts = lasts;
+        let renewal = self.renewal(turn.common, name, fence);
+        let asked = turn.common.pending.get(ask);
+        asked.lasts = lasts;
+        asked.renewal = renewal;
         let lease = name.into();
         turn.shard.ask(
             ask as u64,

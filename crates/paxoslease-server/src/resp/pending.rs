@@ -9,7 +9,7 @@ use slab::Slab;
 
 use super::redis::{KeyList, OperationId};
 use crate::audit::Entry;
-use crate::quota::Claim;
+use crate::quota::{Claim, Renewal};
 
 /// The number of a request.
 pub(super) type RequestId = usize;
@@ -30,6 +30,8 @@ pub(super) struct PendingRequest {
     pub(super) lasts: Option<Lasts>,
     /// The claim of an acquire with a token that has a quota.
     pub(super) claim: Option<Claim>,
+    /// A renewal with such a token.
+    pub(super) renewal: Option<Box<Renewal>>,
     /// What goes to the audit log if it succeeds. That of an acquire is put there once the grant
     /// was sent.
     pub(super) entry: Option<Box<Entry>>,

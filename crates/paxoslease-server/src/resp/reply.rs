@@ -151,7 +151,7 @@ pub(super) fn put_hint(hint: &Hint, protocol: Protocol, out: &mut Vec<u8>) {
             put_fence(out, seen.tenure.fence());
             put_integer(out, left_ms(seen.lasts()));
         }
-        Hint::Freed(label) => {
+        Hint::Freed { label, .. } => {
             protocol.put_push(out, 2);
             put_bulk(out, b"lease.freed");
             put_bulk(out, label.name().as_bytes());

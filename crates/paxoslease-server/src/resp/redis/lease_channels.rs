@@ -151,7 +151,7 @@ fn told(hint: &Hint) -> Option<Value> {
                 json!({"event": "held", "name": name, "holder": holder, "fence": fence, "ttl_ms": ttl_ms}),
             )
         }
-        Hint::Freed(label) => Some(json!({"event": "freed", "name": label.name().as_str()})),
+        Hint::Freed { label, .. } => Some(json!({"event": "freed", "name": label.name().as_str()})),
         Hint::Expired { label, fence } => {
             let (name, fence) = (label.name(), fence.to_string());
             Some(json!({"event": "expired", "name": name.as_str(), "fence": fence}))

@@ -383,17 +383,14 @@ impl Session {
                 LeaseRequest::Acquire { lease, ttl, wait, permits, is_retried, lasts }
             }
             Effect::Release { fence } | Effect::Replace { fence, .. } => {
-                if let Some(quota) = turn.common.rules.quota(self.place()) {
-                    quota.releases(name, *fence);
-                }
+                turn.common.ended(name, *fence);
                 entry = (Event::Released, Some(*fence));
                 LeaseRequest::Release { lease: name.into(), fence: *fence }
             }
             Effect::SetEnd { fence, value, ends_at, is_longer } => {
                 let (ttl, lasts) = span(turn.common, *ends_at, now)?;
-                if let Some(quota) = turn.common.rules.quota(self.place()) {
-                    quota.renews(name, *fence, *ends_at);
-                }
+                pending.renewal = self.renewal(turn.common, name, *fence);
+                pending.lasts = lasts;
                 entry = (Event::Lost, Some(*fence));
                 let lease = (name, holder(value)).into();
                 match lasts {

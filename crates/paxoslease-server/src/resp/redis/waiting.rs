@@ -210,6 +210,10 @@ mod tests {
             asked += 1;
         }
         assert!((100..150).contains(&asked), "{asked} times in an hour");
-        assert_eq!(recheck_after(Duration::ZERO), RECHECK_MIN, "a lost hint costs a second at first");
+        assert_eq!(
+            recheck_after(Duration::ZERO),
+            RECHECK_MIN,
+            "a lost hint costs a second at first"
+        );
     }
 }

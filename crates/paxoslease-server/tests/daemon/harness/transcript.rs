@@ -305,6 +305,7 @@ fn set(config: &mut Config, setting: &str) {
         "redis.testing" => config.redis.testing = true,
         "redis.disabled" => config.redis.enabled = false,
         "redis.no-standing" => config.redis.standing = false,
+        "peers_out_of_reach" => config.listen.peers_out_of_reach = true,
         "shards=1" => config.node.shards = 1,
         "audit" => config.audit = Some(new_path("audit")),
         "persistent" => config.node.ephemeral = false,
