@@ -9,6 +9,10 @@ use paxoslease_holder::AskError;
 
 use crate::engine::protocol::Greeting;
 
+/// How far an epoch may plausibly be from the one that is known. A false node that reports a higher
+/// one is ignored. If it was the first, a node that is further behind than this corrects it.
+const JUMP_MAX: u32 = 1024;
+
 /// The list of one client. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoints(Arc<Mutex<List>>);
@@ -32,11 +36,14 @@ impl Endpoints {
 
     /// Takes the members that a node reports. A node that is behind does not take the client back:
     /// the list of a lower epoch is ignored. So is a shorter list of the same epoch, because a node
-    /// that was restarted does not know all addresses yet.
+    /// that was restarted does not know all addresses yet, and a jump to a distant epoch.
     pub(crate) fn learn(&self, greeting: &Greeting) {
         let Greeting { epoch, members, .. } = greeting;
         let mut list = self.lock();
-        if members.is_empty() || (*epoch, members.len()) < (list.epoch, list.members) {
+        let is_known = list.members > 0;
+        let is_far = is_known && epoch.abs_diff(list.epoch) > JUMP_MAX;
+        let is_behind = (*epoch, members.len()) < (list.epoch, list.members);
+        if members.is_empty() || is_far != is_behind {
             return;
         }
         let others = list.configured.iter().filter(|endpoint| !members.contains(endpoint));
@@ -137,6 +144,16 @@ mod tests {
         assert_eq!(learned(&endpoints, 4, &["b:1"]), "a:1 b:1", "it was just restarted");
         assert_eq!(learned(&endpoints, 5, &[]), "a:1 b:1", "it knows no address");
         assert_eq!(learned(&endpoints, 4, &["a:1", "b:2"]), "a:1 b:2", "a member has moved");
+    }
+
+    #[test]
+    fn a_made_up_epoch_does_not_keep_the_client_from_the_cell() {
+        let endpoints = Endpoints::new(vec!["a:1".into()]);
+        // The first node that answered was a false one.
+        assert_eq!(learned(&endpoints, u32::MAX, &["evil:1"]), "evil:1 a:1");
+        assert_eq!(learned(&endpoints, 4, &["a:1", "b:1"]), "a:1 b:1");
+        assert_eq!(learned(&endpoints, u32::MAX, &["evil:1"]), "a:1 b:1", "a jump");
+        assert_eq!(learned(&endpoints, 900, &["c:1"]), "c:1 a:1", "after a long sleep");
     }
 
     #[test]
