@@ -107,6 +107,9 @@ pub(crate) struct Peers {
     /// By connection.
     who: Vec<Who>,
     unidentified: Vec<(ConnId, Instant)>,
+    /// Peers that are up and not members, at the last flush. In clear any program can be one, under
+    /// any id, so they share the queue of one peer.
+    others_up: usize,
     /// Every id that was ever a member, with its birth. Another birth with such an id is refused.
     past: Arc<[(NodeId, Birth)]>,
     /// Since when no quorum is up.
@@ -146,6 +149,7 @@ impl Peers {
             places: vec![NO_PLACE; usize::from(NodeId::MAX.get()) + 1],
             who: Vec::new(),
             unidentified: Vec::new(),
+            others_up: 0,
             past: Arc::new([]),
             no_quorum_since: Some(now),
             impostors: Vec::new(),
@@ -269,8 +273,9 @@ impl Peers {
             counters.dropped(DropReason::PeerDown, 1);
             return None;
         };
+        let queue_bytes_max = self.queue_bytes_max(node);
         let peer = &mut self.list[place];
-        if peer.writer.finished().len() > self.timeouts.queue_bytes_max {
+        if peer.writer.finished().len() > queue_bytes_max {
             counters.dropped(DropReason::QueueFull, 1);
             return None;
         }
@@ -283,6 +288,13 @@ impl Peers {
         }
         counters.sent(&message);
         Some(place)
+    }
+
+    /// What a node may leave unread.
+    fn queue_bytes_max(&self, node: NodeId) -> usize {
+        let is_member = self.identity.cell.member(node).is_some();
+        let sharers = if is_member { 1 } else { self.others_up.max(1) };
+        self.timeouts.queue_bytes_max / sharers
     }
 
     /// Some acceptor refused a request, so the answers of all may count.
@@ -345,6 +357,9 @@ impl Peers {
         while let Some(place) = self.dirty.pop() {
             self.list[place].flush(sockets, counter);
         }
+        let cell = &self.identity.cell;
+        let is_other = |peer: &&Peer| peer.is_up() && cell.member(peer.node).is_none();
+        self.others_up = self.list.iter().filter(is_other).count();
     }
 
     /// A connection has room again.

@@ -106,9 +106,10 @@ impl Peers {
         counter: u64,
     ) {
         let Some(place) = self.place_of(node) else { return };
+        let queue_bytes_max = self.queue_bytes_max(node);
         let peer = &mut self.list[place];
         let takes_it = peer.is_up() && peer.list != Some(ListUse::Fixed);
-        if takes_it && peer.writer.finished().len() <= self.timeouts.queue_bytes_max {
+        if takes_it && peer.writer.finished().len() <= queue_bytes_max {
             if peer.writer.is_open() {
                 peer.writer.finish(counter);
             }

@@ -182,6 +182,32 @@ fn a_peer_that_sends_and_never_reads_has_a_bounded_queue() {
 }
 
 #[test]
+fn nodes_that_are_not_members_share_the_queue_of_one() {
+    const BYTES: usize = 64 << 10;
+    let timeouts =
+        PeerTimeouts { heartbeat: HEARTBEAT, peer_timeout: HEARTBEAT, queue_bytes_max: BYTES };
+    let list = [2, 3].into_iter().chain(10..74).map(|id| (node(id), String::new()));
+    let mut peers = Peers::new(identity(1, "ours"), timeouts, list, 1, START);
+    // They read nothing.
+    let mut deaf = TestSockets { room: 0, ..TestSockets::default() };
+    let ids = || (10..74).chain([2]);
+    ids().for_each(|id| drop(peers.set_up(id, None)));
+    let mut counters = Counters::default();
+    let [transmit, _] = transmits();
+    for _ in 0..20_000 {
+        ids().for_each(|id| peers.push_to(node(id), &transmit, 1, &mut counters));
+        peers.flush(&mut deaf, START, 1);
+    }
+    let queued = |id| {
+        let place = peers.place_of(node(id)).expect("a peer");
+        peers.list[place].writer.finished().len()
+    };
+    assert!(queued(2) > BYTES / 2, "a member has its own queue: {}", queued(2));
+    let others: usize = (10..74).map(queued).sum();
+    assert!(others < 2 * BYTES, "{others} bytes are queued for 64 nodes");
+}
+
+#[test]
 fn a_made_up_pong_measures_no_round_trip() {
     let mut peer = Peer::new(node(1), node(2), None, false, START);
     let (second, timeout) = (Duration::from_secs(1), Duration::from_secs(2));
