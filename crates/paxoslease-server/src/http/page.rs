@@ -14,7 +14,7 @@ use axum::response::{Html, IntoResponse};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use paxoslease_node::front::Cursor;
-use paxoslease_node::{Membership, Role, Status};
+use paxoslease_node::{Membership, PeerStatus, Role, Status};
 use sha2::{Digest as _, Sha256};
 
 use super::App;
@@ -64,11 +64,13 @@ pub(super) async fn page(
         None if leases.is_empty() => "no leases held",
         None => "",
     };
+    let Summary { class, text: summary } = Summary::of(&status);
     let html = fill(&[
         ("title", format!("{} · PaxosLease", escape(&status.cell))),
         ("heading", format!("Cell {}", escape(&status.cell))),
         ("node", status.node.to_string()),
-        ("summary", summary(&status)),
+        ("class", class.to_owned()),
+        ("summary", escape(&summary)),
         ("members", members(&status)),
         ("tiles", tiles(&status)),
         ("nodes", nodes(&status)),
@@ -94,10 +96,34 @@ fn fill(texts: &[(&str, String)]) -> String {
     page
 }
 
-fn summary(status: &Status) -> String {
-    match unready(status) {
-        Some(refusal) => format!("✕ {}", escape(&refusal.to_string())),
-        None => "● Ready: a majority votes and can be reached.".to_owned(),
+/// The state of the cell in a sentence, and its colour.
+struct Summary {
+    class: &'static str,
+    text: String,
+}
+
+impl Summary {
+    fn of(status: &Status) -> Self {
+        if let Some(refusal) = unready(status) {
+            let is_quarantined = !status.quarantine_remaining.is_zero();
+            let class = if is_quarantined { "wait" } else { "bad" };
+            return Self { class, text: format!("✕ {refusal}") };
+        }
+        let is_missing = |peer: &&PeerStatus| !(peer.up && peer.quarantine_remaining.is_zero());
+        let members = status.peers.iter().filter(|peer| status.members.contains(&peer.node));
+        let missing: Vec<String> =
+            members.filter(is_missing).map(|peer| format!("node {}", peer.node)).collect();
+        if missing.is_empty() {
+            let text = "● Ready: a majority votes and can be reached.".to_owned();
+            return Self { class: "good", text };
+        }
+        let needed = status.members.len() / 2 + 1;
+        let left = match status.members.len().saturating_sub(missing.len() + needed) {
+            0 => "one more failure stops the cell".to_owned(),
+            spare => format!("the cell survives {spare} more"),
+        };
+        let text = format!("▲ Ready, without {}: {left}.", missing.join(", "));
+        Self { class: "wait", text }
     }
 }
 
