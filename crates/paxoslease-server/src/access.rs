@@ -109,8 +109,8 @@ pub(crate) enum Denied {
 /// Whether something is permitted.
 type Verdict = Result<(), Denied>;
 
-/// Reduces the status of a cell to what a token may see that does not administrate the cell: whether leases can be
-/// acquired, and why not.
+/// Reduces the status of a cell to what a token may see that does not administrate the cell:
+/// whether leases can be acquired, and why not.
 pub(crate) fn shorten_status(status: &mut serde_json::Value) {
     const KEPT: [&str; 16] = [
         "cell",

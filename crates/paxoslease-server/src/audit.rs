@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn full_files_are_kept_up_to_a_number_and_all_stay_within_the_bound() {
+    fn full_files_are_kept_up_to_a_number_and_within_the_bound() {
         let path = folder("audit-full").join("audit");
         let mut writer = writer(&path, 3);
         for number in 0..100 {

@@ -1,4 +1,5 @@
-//! The number of leases of each token through this node, where `leases` of its `[[access]]` bounds it.
+//! The number of leases of each token through this node, where `leases` of its `[[access]]` bounds
+//! it.
 //!
 //! A lease counts from an acquire or a renewal through this node until this node sees its end: a
 //! release by any client through any node, the next tenure, or the end of the ttl that this node

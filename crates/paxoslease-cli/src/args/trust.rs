@@ -48,8 +48,8 @@ pub(crate) struct TrustArgs {
 
     /// Send the token without TLS
     ///
-    /// Other users of the network can then read it. Whoever answers at an endpoint, or at the
-    /// address of a member that it names, gets the token too.
+    /// Other users of the network can then read it. A program that answers at an endpoint in the
+    /// place of a node gets it too, and so do the addresses that it names as members.
     #[arg(long, env = "PAXOSLEASE_INSECURE_PLAINTEXT", help_heading = CONNECTION)]
     pub(crate) insecure_plaintext: bool,
 }

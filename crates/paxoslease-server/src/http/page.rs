@@ -211,7 +211,7 @@ fn row(cells: &[&str]) -> String {
     format!("<tr>{cells}</tr>")
 }
 
-/// Names and holders are texts of users, and may look like markup, or hide and reorder what follows.
+/// Names and holders are texts of users, and may look like markup, or hide what follows.
 fn escape(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut html, c| {
         match c {

@@ -111,8 +111,7 @@ impl Proposer {
             env.out.emit(Event::HeldHint(sighting(&waiter.label, tenure, ttl)));
         }
         for learner in env.learners {
-            let held = Body::Held(sighting(&waiter.label, tenure, ttl));
-            env.out.send(To::Node(*learner), held);
+            env.out.send(To::Node(*learner), Body::Held(sighting(&waiter.label, tenure, ttl)));
         }
         if others_wait {
             let by = sighting(&waiter.label, tenure, ttl);

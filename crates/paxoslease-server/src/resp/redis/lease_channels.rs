@@ -1,7 +1,7 @@
 //! Leases as channels: what LEASE.WATCH and NOTIFY tell, for libraries that know only SUBSCRIBE.
 //!
-//! `SUBSCRIBE lease:NAME` and `PSUBSCRIBE lease:PREFIX*` watch names, with the bounds and permissions
-//! of LEASE.WATCH. A connection of RESP3 that subscribed to `lease.notify` gets the results of its
+//! `SUBSCRIBE lease:NAME` and `PSUBSCRIBE lease:PREFIX*` watch names, with the bounds and the
+//! permissions of LEASE.WATCH. A connection of RESP3 that subscribed to `lease.notify` gets the results of its
 //! acquires with NOTIFY there. A message is an object of JSON. Only the node publishes on these
 //! channels.
 
