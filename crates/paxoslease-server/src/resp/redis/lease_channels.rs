@@ -145,7 +145,7 @@ fn told(hint: &Hint) -> Option<Value> {
     match hint {
         Hint::Held(seen) => {
             let (name, holder) = (seen.label.name().as_str(), seen.label.holder().as_str());
-            let ttl_ms = seen.lasts().as_millis().map_or(-1, |millis| millis.cast_signed());
+            let ttl_ms = seen.lasts().as_millis().map_or(-1, u64::cast_signed);
             let fence = seen.tenure.fence().to_string();
             Some(
                 json!({"event": "held", "name": name, "holder": holder, "fence": fence, "ttl_ms": ttl_ms}),
