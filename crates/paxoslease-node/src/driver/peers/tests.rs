@@ -191,7 +191,9 @@ fn nodes_that_are_not_members_share_the_queue_of_one() {
     // They read nothing.
     let mut deaf = TestSockets { room: 0, ..TestSockets::default() };
     let ids = || (10..74).chain([2]);
-    ids().for_each(|id| drop(peers.set_up(id, None)));
+    for id in ids() {
+        let _conn = peers.set_up(id, None);
+    }
     let mut counters = Counters::default();
     let [transmit, _] = transmits();
     for _ in 0..20_000 {

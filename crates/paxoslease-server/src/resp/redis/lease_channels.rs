@@ -1,9 +1,9 @@
 //! Leases as channels: what LEASE.WATCH and NOTIFY tell, for libraries that know only SUBSCRIBE.
 //!
 //! `SUBSCRIBE lease:NAME` and `PSUBSCRIBE lease:PREFIX*` watch names, with the bounds and the
-//! permissions of LEASE.WATCH. A connection of RESP3 that subscribed to `lease.notify` gets the results of its
-//! acquires with NOTIFY there. A message is an object of JSON. Only the node publishes on these
-//! channels.
+//! permissions of LEASE.WATCH. A connection of RESP3 that subscribed to `lease.notify` gets the
+//! results of its acquires with NOTIFY there. A message is an object of JSON. Only the node
+//! publishes on these channels.
 
 use std::time::Duration;
 
