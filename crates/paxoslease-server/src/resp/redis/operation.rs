@@ -355,7 +355,8 @@ impl Session {
         }
     }
 
-    /// Requests one change.
+    /// Requests one change, if the client may make it. What the program is for was only guessed from
+    /// its text, so this is the one place that permits a change.
     fn change(
         &mut self,
         turn: &mut Turn<'_, '_>,
@@ -365,6 +366,7 @@ impl Session {
         effect: &Effect,
     ) -> Result<RequestId, ReplyError<'static>> {
         let name = name_of(&operation.keys, place);
+        self.admit_key(turn, Verb::Acquire, name.as_str())?;
         let now = turn.shard.now();
         let owner = Owner::Operation { operation: id, place };
         let holder = |value| Holder::from_bytes(value).expect("the bound of values is the same");
@@ -372,7 +374,6 @@ impl Session {
         let entry;
         let request = match effect {
             Effect::Acquire { value, ends_at } => {
-                self.admit_key(turn, Verb::Acquire, name.as_str())?;
                 let (ttl, lasts) = span(turn.common, *ends_at, now)?;
                 pending.claim = self.claim(turn)?;
                 pending.lasts = lasts;

@@ -34,7 +34,8 @@ pub(super) struct Script {
     class: Class,
 }
 
-/// What a script does, by its commands and the conditions that they depend on.
+/// What a script does, by its commands and the conditions that they depend on. A guess from the text:
+/// it decides how an evaluation begins, never what is permitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     /// Deletes the key if it holds the caller's value.
