@@ -11,6 +11,7 @@
 mod auth_state;
 mod command;
 mod deadlines;
+mod deferred;
 mod execute;
 mod expected;
 mod output;
@@ -20,14 +21,16 @@ mod reply;
 mod reply_error;
 mod server_context;
 mod session;
+mod steps;
 mod tally;
 
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use paxoslease_node::front::{
-    Answer, ConnId, FrontEnd, Hint, Instant, Label, LogThrottle, Name, ShardHandle,
+    Answer, ConnId, FrontEnd, Hint, Instant, LogThrottle, Name, ShardHandle,
 };
 use paxoslease_wire::resp::{Request, put_error};
 use tokio::sync::watch;
@@ -37,6 +40,7 @@ use crate::audit::{Audit, Entry, Event};
 use crate::limits::RateLimiter;
 use crate::{Config, Gate, Verb};
 use deadlines::Deadlines;
+use deferred::Deferred;
 use execute::TLS;
 use paxoslease_node::{AskError, Limit};
 use pending::{Owner, PendingRequests};
@@ -44,6 +48,7 @@ use reply::put_stopping;
 use reply_error::ReplyError;
 use server_context::ServerContext;
 use session::Session;
+use steps::TurnSteps;
 use tally::Tally;
 
 /// Requests whose names are prefetched. A read may bring more, but a session that asks for pages of
@@ -105,7 +110,14 @@ struct Common {
     /// The number of patterns of all of them.
     watched: usize,
     /// Sessions that subscribed to channels, by index.
-    subscribers: Vec<usize>,
+    subscribers: BTreeSet<usize>,
+    /// The number of channels and patterns of all of them.
+    subscribed: usize,
+    /// Messages that not all of them were told yet.
+    notes: VecDeque<redis::Note>,
+    steps: TurnSteps,
+    /// What waits for the steps of the next turn.
+    deferred: VecDeque<Deferred>,
     /// How many watchers, subscribers and waiting clients want hints, and the audit log.
     listeners: usize,
     /// Operations of the Redis dialect.
@@ -220,10 +232,16 @@ impl Common {
         }
     }
 
-    /// A session has no subscriptions any more.
-    fn forget_subscriber(&mut self, shard: &mut ShardHandle<'_>, index: usize) {
-        self.subscribers.retain(|subscriber| *subscriber != index);
-        self.listen(shard, false);
+    /// Notes that the number of channels of a session has changed.
+    fn subscribes(&mut self, shard: &mut ShardHandle<'_>, conn: ConnId, before: usize, now: usize) {
+        self.subscribed = self.subscribed - before + now;
+        if before == 0 && now > 0 {
+            self.subscribers.insert(conn.index());
+            self.listen(shard, true);
+        } else if before > 0 && now == 0 {
+            self.subscribers.remove(&conn.index());
+            self.listen(shard, false);
+        }
     }
 }
 
@@ -249,7 +267,11 @@ impl Sessions {
                 dirty: Vec::new(),
                 watchers: Vec::new(),
                 watched: 0,
-                subscribers: Vec::new(),
+                subscribers: BTreeSet::new(),
+                subscribed: 0,
+                notes: VecDeque::new(),
+                steps: TurnSteps::default(),
+                deferred: VecDeque::new(),
                 listeners: 0,
                 operations: redis::Operations::default(),
                 waits: redis::Waits::default(),
@@ -297,18 +319,6 @@ impl Sessions {
         }
     }
 
-    /// A message was published: tells the subscribers of its channel.
-    fn noted(&mut self, shard: &mut ShardHandle<'_>, label: &Label) {
-        let (channel, message) = (label.name().as_bytes(), label.holder().as_bytes());
-        for place in 0..self.common.subscribers.len() {
-            let subscriber = self.common.subscribers[place];
-            if let Some(Some(session)) = self.sessions.get_mut(subscriber) {
-                let turn = &mut Turn { common: &mut self.common, shard };
-                session.message(turn, channel, message);
-            }
-        }
-    }
-
     fn end(&mut self, shard: &mut ShardHandle<'_>, index: usize) {
         let Some(session) = self.sessions.get_mut(index).and_then(Option::take) else { return };
         self.count -= 1;
@@ -318,9 +328,7 @@ impl Sessions {
         common.server.connections.fetch_sub(1, Ordering::Relaxed);
         common.tally.touch(shard.now());
         common.watches(shard, session.conn, session.watched(), 0);
-        if !session.channels.is_empty() {
-            common.forget_subscriber(shard, index);
-        }
+        common.subscribes(shard, session.conn, session.channels.len(), 0);
         session.end(&mut Turn { common, shard });
     }
 
@@ -502,6 +510,9 @@ impl FrontEnd for Sessions {
 
     fn answered(&mut self, shard: &mut ShardHandle<'_>, id: u64, answer: Answer) {
         let (id, common) = (id as usize, &mut self.common);
+        if common.steps.are_spent() && common.pending.get(id).takes_steps() {
+            return common.deferred.push_back(Deferred::Answer(id, answer));
+        }
         if let Some(limit) = answer.limit() {
             common.tally.limited(shard.now(), limit, 1);
         }
@@ -606,6 +617,7 @@ impl FrontEnd for Sessions {
         if std::mem::replace(&mut self.common.is_counting, is_counting) != is_counting {
             self.common.listen(shard, is_counting);
         }
+        self.go_on(shard);
         for id in self.common.due_waits(now) {
             self.with_operation(shard, id, |session, turn| session.look_at_wait(turn, id));
         }
@@ -646,6 +658,9 @@ impl FrontEnd for Sessions {
     }
 
     fn next_at(&self) -> Option<Instant> {
+        if !self.common.deferred.is_empty() || !self.common.notes.is_empty() {
+            return Some(Instant::ZERO);
+        }
         let publish_at = self.common.tally.publish_at;
         let deadlines = [self.partial_requests.look_at, self.common.unauthenticated.look_at];
         let others = [publish_at, self.look_at, self.common.waits.next_at()];

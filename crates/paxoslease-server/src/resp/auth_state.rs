@@ -82,6 +82,22 @@ impl Session {
         admitted.map_err(|denied| self.deny(turn, denied))
     }
 
+    /// Whether the token permits one of these verbs for any name at all.
+    pub(super) fn admit_some(
+        &self,
+        turn: &mut Turn<'_, '_>,
+        verbs: &[Verb],
+    ) -> Result<(), ReplyError<'static>> {
+        let mut denied = None;
+        for verb in verbs {
+            match turn.common.rules.permits_within(self.auth.place, *verb, "") {
+                Ok(()) => return Ok(()),
+                Err(error) => _ = denied.get_or_insert(error),
+            }
+        }
+        denied.map_or(Ok(()), |denied| Err(self.deny(turn, denied)))
+    }
+
     /// Whether any name that a pattern matches may be read.
     pub(super) fn admit_read(
         &self,

@@ -210,12 +210,12 @@ commands! {
     RedisPublish 3..=3 => "PUBLISH channel message"
         "Sends a message to the subscribers of all nodes",
     RedisKeys 2..=2 => "KEYS pattern"
-        "Up to 4096 keys that match, as this node has seen them: hints",
+        "Up to 64 KiB of keys that match, as this node has seen them: hints",
     RedisScan 2..=8 => "SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]"
         "Keys that match, a page at a time, as this node has seen them: hints",
     RedisDbSize 1..=1 => "DBSIZE"
         "The number of keys in the database, as this node has seen them: a hint",
-    RedisConfig 2..=ANY => "CONFIG subcommand [patterns]"
+    RedisConfig 2..=MANY => "CONFIG subcommand [patterns]"
         "GET: settings that drivers ask for",
     RedisFlushDb 1..=2 => "FLUSHDB [mode]"
         "Deletes the keys of the database; only with redis.testing",

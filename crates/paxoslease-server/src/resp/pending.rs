@@ -43,6 +43,11 @@ impl PendingRequest {
         self.label.as_ref().is_some_and(|label| which(label.name().as_str()))
     }
 
+    /// Whether its answer leads to work that is counted in steps.
+    pub(super) fn takes_steps(&self) -> bool {
+        self.keys.is_some() || matches!(self.owner, Owner::Operation { .. })
+    }
+
     /// A permit was granted. From now on, the request is for the lease of that permit.
     pub(super) fn name_permit(&mut self, answer: &Answer) {
         let label = self.label.as_ref().and_then(|asked| answer.granted_label(asked));

@@ -27,15 +27,16 @@ use super::reply_error::ReplyError;
 use super::session::Session;
 use crate::config::Verb;
 use commands::integer;
-use keys::{DATABASES, Keys, Stop, lease_name};
+use keys::{DATABASES, Keys, SCRIPT_KEYS_MAX, Stop, lease_name};
 use operation::put_reply;
 use program::{First, Program};
 use waiting::{Wait, lock_of};
 
-pub(super) use channels::Channel;
+pub(super) use channels::{Channel, NOTES_MAX, Note};
 pub(super) use facts::put_info;
+pub(super) use glob::GlobError;
 pub(super) use lease_channels::{LeaseChannel, put_granted_message, put_timeout_message};
-pub(super) use listing::KeyList;
+pub(super) use listing::{KeyList, KeyPage};
 pub(super) use operation::{OperationId, Operations, abort};
 pub(super) use scripts::Scripts;
 pub(super) use waiting::{WAITS_MAX, Waits};
@@ -216,6 +217,11 @@ impl Session {
             let text = "ERR Number of keys can't be greater than number of args";
             return Err(ReplyError::Redis(text.to_owned()));
         }
+        if count > SCRIPT_KEYS_MAX {
+            let text = format!("ERR a script has at most {SCRIPT_KEYS_MAX} keys, not {count}");
+            return Err(ReplyError::Redis(text));
+        }
+        turn.common.steps.spend(script::TEXT_STEPS * args[0].len());
         let scripts = &turn.common.server.scripts;
         let script = match command {
             Command::RedisEval => scripts.evaluated(args[0])?,
@@ -225,6 +231,7 @@ impl Session {
         // Some libraries pass other things than keys. Which they are shows when the script is run.
         let mut keys = self.keys(turn, &[])?;
         keys.is_script = true;
+        keys.max = SCRIPT_KEYS_MAX;
         for key in named {
             let is_key = keys.place(key).is_ok();
             if is_key && script.class() == script::Class::Several {
@@ -240,13 +247,15 @@ impl Session {
     }
 
     fn script<'a>(&mut self, turn: &mut Turn<'_, '_>, args: &[&'a [u8]]) -> Outcome<'a> {
-        let scripts = &turn.common.server.scripts;
         let is = |name: &str| args[0].eq_ignore_ascii_case(name.as_bytes());
         if is("LOAD") && args.len() == 2 {
-            let sha = scripts.load(args[1]);
+            self.admit_some(turn, &[Verb::Acquire, Verb::Read])?;
+            turn.common.steps.spend(script::TEXT_STEPS * args[1].len());
+            let sha = turn.common.server.scripts.load(args[1]);
             let reply = script::Reply::Bulk(sha.into_bytes());
             self.reply(turn.common, |protocol, out| put_reply(&reply, protocol, out));
         } else if is("EXISTS") && args.len() > 1 {
+            let scripts = &turn.common.server.scripts;
             let known = args[1..].iter().map(|sha| i64::from(scripts.knows(sha)));
             let reply = script::Reply::Array(known.map(script::Reply::Integer).collect());
             self.reply(turn.common, |protocol, out| put_reply(&reply, protocol, out));

@@ -9,6 +9,7 @@ use paxoslease_wire::resp::RespError;
 use thiserror::Error;
 
 use super::command::Spec;
+use super::redis::GlobError;
 use crate::access::Denied;
 use crate::config::PatternError;
 use paxoslease_node::Limit;
@@ -85,8 +86,15 @@ pub(super) enum ReplyError<'a> {
     LeaseChannel,
     #[error("ERR only the node itself publishes about leases; use another channel")]
     ReservedChannel,
-    #[error("ERR a channel or a pattern has at most {0} bytes")]
-    PatternLen(usize),
+    #[error(
+        "BUSY watchers: clients subscribe to {0} channels and patterns in this shard of the node, \
+         its limit; ask another node, or UNSUBSCRIBE some"
+    )]
+    TooManySubscribed(usize),
+    #[error("ERR a channel has at most {0} bytes")]
+    ChannelLen(usize),
+    #[error("ERR {0}")]
+    Glob(GlobError),
     #[error("ERR bad message: {0}; nothing was published")]
     Message(TextError),
     #[error("NAME bad name: {0}; nothing was changed")]
@@ -199,7 +207,7 @@ impl ReplyError<'_> {
             Self::Holder(_) => Some(Limit::Holder),
             Self::TooManyPatterns(_) => Some(Limit::Patterns),
             Self::Quota(_) => Some(Limit::Quota),
-            Self::TooManyWatched(_) => Some(Limit::Watchers),
+            Self::TooManyWatched(_) | Self::TooManySubscribed(_) => Some(Limit::Watchers),
             Self::TooManyWaits(_) => Some(Limit::Waiters),
             _ => None,
         }

@@ -34,6 +34,8 @@ pub(super) struct ServerContext {
     pub(super) ids: AtomicU64,
     /// The scripts of the Redis dialect.
     pub(super) scripts: Scripts,
+    /// The most steps that a turn of any shard took.
+    pub(super) turn_steps_max: AtomicUsize,
 }
 
 impl ServerContext {
@@ -49,6 +51,7 @@ impl ServerContext {
             connections: AtomicUsize::new(0),
             ids: AtomicU64::new(0),
             scripts: Scripts::default(),
+            turn_steps_max: AtomicUsize::new(0),
         }
     }
 

@@ -11,7 +11,7 @@ use super::auth_state::AuthState;
 use super::expected::{Expected, State};
 use super::output::Output;
 use super::pending::{Notify, Owner, PendingRequest, RequestId};
-use super::redis::{self, Channel, LeaseChannel, OperationId, Operations};
+use super::redis::{self, Channel, KeyPage, LeaseChannel, OperationId, Operations};
 use super::redis::{put_granted_message, put_timeout_message};
 use super::reply::{
     put_answer, put_granted, put_hint, put_members_changed, put_missed, put_stopping, put_timeout,
@@ -210,11 +210,12 @@ impl Session {
         ask: RequestId,
         answer: Answer,
     ) {
-        if let Answer::Listed { .. } = answer
-            && let Some(list) = turn.common.pending.get(ask).keys.take()
-        {
-            return self.key_page(turn, command, ask, list, &answer);
-        }
+        let answer = match (answer, turn.common.pending.get(ask).keys.take()) {
+            (Answer::Listed { leases, next }, Some(list)) => {
+                return self.key_page(turn, command, ask, list, KeyPage { leases, next });
+            }
+            (answer, _) => answer,
+        };
         self.inflight -= 1;
         if let Some(notify) = &turn.common.pending.get(ask).notify {
             self.notifies.remove(&notify.id);
@@ -575,9 +576,8 @@ impl Session {
         turn.common.watches(turn.shard, self.conn, self.watched(), 0);
         self.patterns.clear();
         self.lease_channels.clear();
-        if !std::mem::take(&mut self.channels).is_empty() {
-            turn.common.forget_subscriber(turn.shard, self.conn.index());
-        }
+        let channels = std::mem::take(&mut self.channels);
+        turn.common.subscribes(turn.shard, self.conn, channels.len(), 0);
     }
 
     /// Withdraws acquires with NOTIFY that `which` selects. Returns the ids of those that waited

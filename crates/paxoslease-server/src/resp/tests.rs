@@ -3,6 +3,8 @@
 #[path = "../../tests/daemon/harness/until.rs"]
 mod until;
 
+mod steps;
+
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;

@@ -4,33 +4,72 @@
 //! be lost, as with Redis.
 
 use paxoslease_node::Limit;
-use paxoslease_node::front::{Holder, Name};
+use paxoslease_node::front::{Holder, Label, Name};
 use paxoslease_wire::resp::{Protocol, put_bulk, put_integer};
 
 use super::super::reply_error::ReplyError;
 use super::super::session::Session;
 use super::super::{Common, Turn};
-use super::glob::{glob, literal_prefix};
+use super::glob::{Compared, Glob};
 use super::keys::Keys;
 use super::lease_channels::{NOTIFY, is_reserved, leases_of, refuse_channels_of_keys};
 use crate::config::{NamePattern, Verb};
 
 /// Channels and patterns of one connection.
 const CHANNELS_MAX: usize = 256;
-/// The longest channel or pattern. The shard's thread compares each message with all of them.
-pub(super) const PATTERN_LEN_MAX: usize = 512;
+/// The longest channel: as long as a name.
+const CHANNEL_LEN_MAX: usize = 512;
+/// Messages of one shard that wait for the next turn. Further messages are lost.
+pub(in super::super) const NOTES_MAX: usize = 256;
+/// The steps of a message to one subscriber: its permission, and its bytes on the way to a socket.
+const PERMISSION_STEPS: usize = 32;
+const DELIVERY_STEPS: usize = 512;
 
 /// A channel, or a pattern of channels.
 #[derive(Clone, PartialEq, Eq)]
-pub(in super::super) struct Channel {
-    pub(super) name: Vec<u8>,
-    pub(super) is_pattern: bool,
+pub(in super::super) enum Channel {
+    Name(Box<[u8]>),
+    Pattern(Glob),
 }
 
 impl Channel {
-    fn fits(&self, name: &[u8]) -> bool {
-        if self.is_pattern { glob(&self.name, name) } else { self.name == name }
+    fn new(name: &[u8], is_pattern: bool) -> Result<Self, ReplyError<'static>> {
+        if is_pattern {
+            return Glob::new(name).map(Self::Pattern).map_err(ReplyError::Glob);
+        }
+        if name.len() > CHANNEL_LEN_MAX {
+            return Err(ReplyError::ChannelLen(CHANNEL_LEN_MAX));
+        }
+        Ok(Self::Name(name.into()))
     }
+
+    pub(super) fn is_pattern(&self) -> bool {
+        matches!(self, Self::Pattern(_))
+    }
+
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Name(name) => name,
+            Self::Pattern(pattern) => pattern.as_bytes(),
+        }
+    }
+
+    fn compare(&self, name: &[u8]) -> Compared {
+        match self {
+            Self::Name(own) => Compared { is_match: **own == *name, steps: 1 + own.len() / 16 },
+            Self::Pattern(pattern) => pattern.compare(name),
+        }
+    }
+}
+
+/// A message that was published, and the subscriber that is told next. A message goes to one
+/// subscriber after another, in as many turns as it takes.
+pub(in super::super) struct Note {
+    pub(in super::super) label: Label,
+    /// The index of the session.
+    pub(in super::super) session: usize,
+    /// The place among the channels of that session.
+    pub(in super::super) channel: usize,
 }
 
 impl Session {
@@ -50,11 +89,8 @@ impl Session {
         is_pattern: bool,
     ) -> Result<(), ReplyError<'static>> {
         for name in names {
-            let channel = Channel { name: name.to_vec(), is_pattern };
-            if name.len() > PATTERN_LEN_MAX {
-                return Err(ReplyError::PatternLen(PATTERN_LEN_MAX));
-            }
             refuse_channels_of_keys(name)?;
+            let channel = Channel::new(name, is_pattern)?;
             let word = if is_pattern { "psubscribe" } else { "subscribe" };
             if let Some(pattern) = leases_of(&channel) {
                 self.subscribe_to_leases(turn, channel, pattern?)?;
@@ -63,17 +99,16 @@ impl Session {
             }
             self.admit_channel(turn, &channel)?;
             if !self.channels.contains(&channel) {
-                if self.channels.len() == CHANNELS_MAX {
+                let before = self.channels.len();
+                let most = turn.common.server.watched_max;
+                if before == CHANNELS_MAX {
                     return Err(ReplyError::TooManyChannels(CHANNELS_MAX));
                 }
-                if turn.common.subscribers.len() >= turn.common.server.watched_max {
-                    return Err(ReplyError::TooManyWatched(turn.common.server.watched_max));
+                if turn.common.subscribed >= most {
+                    return Err(ReplyError::TooManySubscribed(most));
                 }
                 self.channels.push(channel);
-                if self.channels.len() == 1 {
-                    turn.common.subscribers.push(self.conn.index());
-                    turn.common.listen(turn.shard, true);
-                }
+                turn.common.subscribes(turn.shard, self.conn, before, before + 1);
             }
             self.reply_subscribed(turn.common, word, Some(name));
         }
@@ -91,8 +126,8 @@ impl Session {
         let names: Vec<Vec<u8>> = if names.is_empty() {
             let of_leases = self.lease_channels.iter().map(|known| &known.channel);
             let all = self.channels.iter().chain(of_leases);
-            let of_kind = all.filter(|channel| channel.is_pattern == is_pattern);
-            of_kind.map(|channel| channel.name.clone()).collect()
+            let of_kind = all.filter(|channel| channel.is_pattern() == is_pattern);
+            of_kind.map(|channel| channel.as_bytes().to_vec()).collect()
         } else {
             names.iter().map(|name| name.to_vec()).collect()
         };
@@ -100,13 +135,13 @@ impl Session {
             self.reply_subscribed(turn.common, word, None);
         }
         for name in names {
-            let gone = Channel { name: name.clone(), is_pattern };
-            self.unsubscribe_from_leases(turn, &gone);
+            let is_gone = |channel: &Channel| {
+                channel.is_pattern() == is_pattern && channel.as_bytes() == name.as_slice()
+            };
+            self.unsubscribe_from_leases(turn, is_gone);
             let before = self.channels.len();
-            self.channels.retain(|channel| *channel != gone);
-            if before > 0 && self.channels.is_empty() {
-                turn.common.forget_subscriber(turn.shard, self.conn.index());
-            }
+            self.channels.retain(|channel| !is_gone(channel));
+            turn.common.subscribes(turn.shard, self.conn, before, self.channels.len());
             self.reply_subscribed(turn.common, word, Some(&name));
         }
     }
@@ -117,15 +152,17 @@ impl Session {
         turn: &mut Turn<'_, '_>,
         channel: &Channel,
     ) -> Result<(), ReplyError<'static>> {
-        let text = String::from_utf8_lossy(&channel.name);
-        // Everyone hears of its own acquires.
-        if channel.name == NOTIFY {
+        // Every client may hear of its own acquires.
+        if channel.as_bytes() == NOTIFY {
             return Ok(());
         }
-        if !channel.is_pattern {
-            return self.admit_key(turn, Verb::Read, &text);
-        }
-        let prefix = String::from_utf8_lossy(literal_prefix(&channel.name));
+        let pattern = match channel {
+            Channel::Name(name) => {
+                return self.admit_key(turn, Verb::Read, &String::from_utf8_lossy(name));
+            }
+            Channel::Pattern(pattern) => pattern,
+        };
+        let prefix = String::from_utf8_lossy(pattern.literal_prefix());
         match format!("{prefix}*").parse::<NamePattern>() {
             Ok(pattern) => self.admit_read(turn, &pattern),
             Err(error) => Err(ReplyError::Pattern(error)),
@@ -173,24 +210,33 @@ impl Session {
         Ok(())
     }
 
-    /// A message was published on a channel.
-    pub(in super::super) fn message(
-        &mut self,
-        turn: &mut Turn<'_, '_>,
-        name: &[u8],
-        message: &[u8],
-    ) {
-        let text = String::from_utf8_lossy(name);
-        if !turn.common.rules.allows(self.place(), Verb::Read, &text) {
-            return;
+    /// A message was published. Tells it to the client once for each of its channels that fits,
+    /// beginning with the channel of the note. Returns whether that is done: the next turn goes on
+    /// otherwise.
+    pub(in super::super) fn message(&mut self, turn: &mut Turn<'_, '_>, note: &mut Note) -> bool {
+        let (name, message) = (note.label.name(), note.label.holder());
+        turn.common.steps.spend(PERMISSION_STEPS);
+        if !turn.common.rules.allows(self.place(), Verb::Read, name.as_str()) {
+            return true;
         }
         if self.is_slow_watcher() {
-            return turn.common.tally.limited(turn.shard.now(), Limit::Watch, 1);
+            turn.common.tally.limited(turn.shard.now(), Limit::Watch, 1);
+            return true;
         }
-        let fitting = self.channels.iter().filter(|channel| channel.fits(name));
-        for subscription in fitting.cloned().collect::<Vec<_>>() {
-            self.tell(turn.common, &subscription, name, message);
+        while let Some(channel) = self.channels.get(note.channel) {
+            if turn.common.steps.are_half_spent() {
+                return false;
+            }
+            note.channel += 1;
+            let compared = channel.compare(name.as_bytes());
+            turn.common.steps.spend(compared.steps);
+            if compared.is_match {
+                turn.common.steps.spend(DELIVERY_STEPS);
+                let channel = channel.clone();
+                self.tell(turn.common, &channel, name.as_bytes(), message.as_bytes());
+            }
         }
+        true
     }
 
     /// Sends a message behind the replies that are due before, as the confirmation of the
@@ -202,14 +248,17 @@ impl Session {
         channel: &[u8],
         message: &[u8],
     ) {
-        let Channel { name: pattern, is_pattern } = subscription;
         self.reply(common, |protocol, out| {
-            protocol.put_push(out, if *is_pattern { 4 } else { 3 });
-            if *is_pattern {
-                put_bulk(out, b"pmessage");
-                put_bulk(out, pattern);
-            } else {
-                put_bulk(out, b"message");
+            match subscription {
+                Channel::Name(_) => {
+                    protocol.put_push(out, 3);
+                    put_bulk(out, b"message");
+                }
+                Channel::Pattern(pattern) => {
+                    protocol.put_push(out, 4);
+                    put_bulk(out, b"pmessage");
+                    put_bulk(out, pattern.as_bytes());
+                }
             }
             put_bulk(out, channel);
             put_bulk(out, message);
@@ -217,7 +266,7 @@ impl Session {
     }
 }
 
-/// Nobody can pretend that a lease begins or ends.
+/// No client can pretend that a lease begins or ends.
 fn refuse_reserved(channel: &[u8]) -> Result<(), ReplyError<'static>> {
     if is_reserved(channel) { Err(ReplyError::ReservedChannel) } else { Ok(()) }
 }

@@ -177,7 +177,7 @@ impl Keys {
                 Ok(Reply::Status(b"OK".to_vec()))
             }
             ("publish", [channel, message]) => {
-                self.published.push((channel.to_vec(), message.to_vec()));
+                self.publish(channel, message)?;
                 Ok(Reply::Integer(0))
             }
             (name, args) => self.execute_rarely(name, args),

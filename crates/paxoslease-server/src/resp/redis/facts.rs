@@ -1,6 +1,7 @@
 //! What drivers ask about a server when they connect: INFO and CONFIG GET.
 
 use std::fmt::Write as _;
+use std::sync::atomic::Ordering;
 
 use paxoslease_wire::resp::put_bulk;
 
@@ -9,7 +10,7 @@ use super::super::command::Command;
 use super::super::reply_error::ReplyError;
 use super::super::session::Session;
 use super::Outcome;
-use super::glob::glob;
+use super::glob::Glob;
 
 /// The version of Redis whose commands and replies the dialect follows.
 const VERSION: &str = "7.2.0";
@@ -38,9 +39,10 @@ pub(in super::super) fn put_info(common: &Common, info: &mut String) {
         info,
         "\r\n# Redis\r\nredis_version:{VERSION}\r\nredis_mode:standalone\r\narch_bits:64\r\n\
          cluster_enabled:0\r\nloading:0\r\nrole:master\r\nconnected_slaves:0\r\n\
-         redis_testing:{}\r\nredis_standing:{}\r\n",
+         redis_testing:{}\r\nredis_standing:{}\r\nturn_steps_max:{}\r\n",
         u8::from(redis.testing),
         u8::from(redis.standing),
+        common.server.turn_steps_max.load(Ordering::Relaxed),
     );
 }
 
@@ -49,9 +51,12 @@ impl Session {
         if !args[0].eq_ignore_ascii_case(b"GET") || args.len() < 2 {
             return Err(ReplyError::Unexpected(args[0], Command::RedisConfig.usage()));
         }
-        let patterns: Vec<Vec<u8>> = args[1..].iter().map(|arg| arg.to_ascii_lowercase()).collect();
-        let is_asked =
-            |(key, _): &&(&str, &str)| patterns.iter().any(|pattern| glob(pattern, key.as_bytes()));
+        let pattern = |arg: &&[u8]| Glob::new(&arg.to_ascii_lowercase());
+        let patterns: Vec<Glob> =
+            args[1..].iter().map(pattern).collect::<Result<_, _>>().map_err(ReplyError::Glob)?;
+        let is_asked = |(key, _): &&(&str, &str)| {
+            patterns.iter().any(|pattern| pattern.compare(key.as_bytes()).is_match)
+        };
         let found: Vec<_> = SETTINGS.iter().filter(is_asked).collect();
         self.reply(common, |protocol, out| {
             protocol.put_map(out, found.len());

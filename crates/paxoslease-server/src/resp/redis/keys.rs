@@ -4,18 +4,23 @@
 //! needs. The difference between what is known and what the evaluation left is what must happen to
 //! the leases. Nothing here talks to a shard.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use paxoslease_node::TextError;
-use paxoslease_node::front::{Instant, Name, Sighting, Standing};
+use paxoslease_node::front::{Holder, Instant, Name, Sighting, Standing};
 
 use super::script::Fault;
 
 /// Databases 1 to 15 are name spaces: the lease of key `k` in database 3 is `db3:k`.
 pub(super) const DATABASES: u8 = 16;
 
-/// The most keys of one operation.
-pub(super) const KEYS_MAX: usize = 256;
+/// The most keys of a command, and of a script.
+const KEYS_MAX: usize = 256;
+pub(super) const SCRIPT_KEYS_MAX: usize = 64;
+
+/// The most messages that a script publishes.
+const PUBLISHED_MAX: usize = 16;
 
 /// The lease of a key.
 #[derive(Clone, Debug)]
@@ -75,8 +80,6 @@ pub(super) struct Key {
     pub(super) key: Vec<u8>,
     /// The name of its lease.
     pub(super) name: String,
-    /// The database that the key is of.
-    database: u8,
     known: Option<Known>,
     state: State,
     is_read: bool,
@@ -131,6 +134,8 @@ pub(in super::super) struct Keys {
     pub(super) database: u8,
     pub(super) now: Instant,
     pub(super) keys: Vec<Key>,
+    /// The place of each of them by the name of its lease.
+    places: BTreeMap<Vec<u8>, usize>,
     /// Channels and messages.
     pub(super) published: Vec<(Vec<u8>, Vec<u8>)>,
     /// Whether commands for test suites are permitted.
@@ -148,6 +153,7 @@ impl Keys {
             database,
             now: Instant::ZERO,
             keys: Vec::new(),
+            places: BTreeMap::new(),
             published: Vec::new(),
             is_testing,
             is_script: false,
@@ -157,9 +163,12 @@ impl Keys {
 
     /// The place of a key, which is added if it is new.
     pub(super) fn place(&mut self, key: &[u8]) -> Result<usize, Stop> {
-        let is_it = |known: &Key| known.database == self.database && known.key == key;
-        if let Some(place) = self.keys.iter().position(is_it) {
-            return Ok(place);
+        let place = match self.database {
+            0 => self.places.get(key),
+            database => self.places.get(&[prefix(database).as_bytes(), key].concat()),
+        };
+        if let Some(place) = place {
+            return Ok(*place);
         }
         if self.keys.len() == self.max {
             return Err(Stop::Error(format!("ERR more than {} keys in one command", self.max)));
@@ -167,10 +176,10 @@ impl Keys {
         let name = lease_name(self.database, key).map_err(|error| {
             Stop::Error(format!("NAME a key here is the name of a lease: {error}"))
         })?;
+        self.places.insert(name.as_bytes().to_vec(), self.keys.len());
         self.keys.push(Key {
             key: key.to_vec(),
             name,
-            database: self.database,
             known: None,
             state: State::Absent,
             is_read: false,
@@ -228,6 +237,18 @@ impl Keys {
         Ok(&mut key.state)
     }
 
+    /// A script publishes. Messages that a note cannot carry are lost, as any message may be.
+    pub(super) fn publish(&mut self, channel: &[u8], message: &[u8]) -> Result<(), Stop> {
+        if self.published.len() == PUBLISHED_MAX {
+            let text = format!("ERR a script publishes at most {PUBLISHED_MAX} messages");
+            return Err(Stop::Error(text));
+        }
+        if Name::from_bytes(channel).is_ok() && Holder::from_bytes(message).is_ok() {
+            self.published.push((channel.to_vec(), message.to_vec()));
+        }
+        Ok(())
+    }
+
     /// A signal list is not read from the cell: what is in it matters to no command.
     pub(super) fn signal(&mut self, key: &[u8]) -> Result<(), Stop> {
         let place = self.place(key)?;
@@ -252,10 +273,11 @@ impl Keys {
     /// The keys that the evaluation read, that only a hint tells of, and that it left unchanged: no
     /// change will confirm the hint.
     pub(super) fn doubtful(&self, effects: &[(usize, Effect)]) -> Vec<usize> {
+        let changed: BTreeSet<usize> = effects.iter().map(|(place, _)| *place).collect();
         let is_doubtful = |place: &usize| {
             let key = &self.keys[*place];
             let is_hint = key.known.as_ref().is_some_and(|known| known.trust == Trust::Hint);
-            let is_changed = effects.iter().any(|(changed, _)| changed == place);
+            let is_changed = changed.contains(place);
             let is_signal = matches!(key.state, State::Signal);
             key.is_read && is_hint && !is_changed && !is_signal
         };
@@ -329,11 +351,19 @@ pub(super) fn lease_name(database: u8, key: &[u8]) -> Result<String, TextError> 
 
 /// The key of a lease in this database; `None` if the lease belongs to another one.
 pub(super) fn key_of(database: u8, name: &str) -> Option<&str> {
-    if database > 0 {
-        return name.strip_prefix(&prefix(database));
+    match database_of(name) {
+        Some((other, key)) => (database == other).then_some(key),
+        None => (database == 0).then_some(name),
     }
-    let is_other = (1..DATABASES).any(|other| name.starts_with(&prefix(other)));
-    (!is_other).then_some(name)
+}
+
+/// The database other than 0 that a lease belongs to, and its key there.
+fn database_of(name: &str) -> Option<(u8, &str)> {
+    let (digits, key) = name.strip_prefix("db")?.split_once(':')?;
+    let database = digits.parse().ok().filter(|database| (1..DATABASES).contains(database))?;
+    // `db03:` and `db+3:` are plain names.
+    let is_plain = digits.starts_with(['0', '+']);
+    (!is_plain).then_some((database, key))
 }
 
 /// What is left, in milliseconds; `None` for a key that does not end. A key that is there has at

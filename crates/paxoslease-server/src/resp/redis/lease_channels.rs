@@ -45,11 +45,11 @@ pub(super) fn refuse_channels_of_keys(name: &[u8]) -> Result<(), ReplyError<'sta
 
 /// The names that a channel or a pattern is about, if it is about leases.
 pub(super) fn leases_of(channel: &Channel) -> Option<Result<NamePattern, ReplyError<'static>>> {
-    let names = channel.name.strip_prefix(LEASES)?;
+    let names = channel.as_bytes().strip_prefix(LEASES)?;
     let names = std::str::from_utf8(names).map_err(|_| PatternError);
     let pattern = names.and_then(str::parse::<NamePattern>).map_err(ReplyError::Pattern);
     Some(match pattern {
-        Ok(pattern) if pattern.prefix().is_some() && !channel.is_pattern => {
+        Ok(pattern) if pattern.prefix().is_some() && !channel.is_pattern() => {
             Err(ReplyError::LeaseChannel)
         }
         pattern => pattern,
@@ -90,9 +90,13 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn unsubscribe_from_leases(&mut self, turn: &mut Turn<'_, '_>, channel: &Channel) {
+    pub(super) fn unsubscribe_from_leases(
+        &mut self,
+        turn: &mut Turn<'_, '_>,
+        is_gone: impl Fn(&Channel) -> bool,
+    ) {
         let before = self.watched();
-        self.lease_channels.retain(|known| known.channel != *channel);
+        self.lease_channels.retain(|known| !is_gone(&known.channel));
         turn.common.watches(turn.shard, self.conn, before, self.watched());
     }
 
@@ -127,7 +131,7 @@ impl Session {
         let Some(first) = self.lease_channels.first() else { return false };
         let subscription = first.channel.clone();
         let told = json!({"event": "missed", "count": count});
-        let channel = subscription.name.clone();
+        let channel = subscription.as_bytes().to_vec();
         self.tell(turn.common, &subscription, &channel, told.to_string().as_bytes());
         true
     }
@@ -135,7 +139,7 @@ impl Session {
     /// Whether results of acquires with NOTIFY go to a channel. In RESP2 they would look like
     /// replies.
     pub(in super::super) fn is_notified_by_channel(&self) -> bool {
-        let is_it = |channel: &Channel| !channel.is_pattern && channel.name == NOTIFY;
+        let is_it = |channel: &Channel| !channel.is_pattern() && channel.as_bytes() == NOTIFY;
         self.protocol == Protocol::Resp3 && self.channels.iter().any(is_it)
     }
 }

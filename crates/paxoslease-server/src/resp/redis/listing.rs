@@ -1,15 +1,14 @@
 //! KEYS, SCAN, DBSIZE and FLUSHDB: lists of the leases that this node has seen, page by page.
 
-use paxoslease_node::front::{Answer, Cursor, PageMax, Request as LeaseRequest};
+use paxoslease_node::front::{Answer, Cursor, LiveLease, PageMax, Request as LeaseRequest};
 
-use super::super::Turn;
 use super::super::execute::decimal;
 use super::super::pending::RequestId;
 use super::super::reply_error::ReplyError;
 use super::super::session::Session;
+use super::super::{Deferred, Turn};
 use super::Outcome;
-use super::channels::PATTERN_LEN_MAX;
-use super::glob::{glob, literal_prefix};
+use super::glob::Glob;
 use super::keys::{Keys, key_of, prefix};
 use super::operation::put_reply;
 use super::program::{First, Program};
@@ -19,8 +18,14 @@ use crate::config::{NamePattern, Verb};
 /// Leases on a page, by default and at most.
 const COUNT: u32 = 100;
 const COUNT_MAX: u32 = 1000;
-/// The most keys that KEYS replies, and that FLUSHDB deletes at a time.
-const FOUND_MAX: usize = 4096;
+/// The most bytes of keys that KEYS replies, each with [`KEY_BYTES`] for itself: as many as a page
+/// of LEASE.LIST has.
+const FOUND_BYTES_MAX: usize = PageMax::BYTES;
+const KEY_BYTES: usize = 16;
+/// The most keys that FLUSHDB deletes at a time. Only test suites may flush.
+const FLUSHED_MAX: usize = 4096;
+/// The steps of a name besides those of the pattern.
+const NAME_STEPS: usize = 64;
 
 /// What becomes of the keys on a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -34,21 +39,55 @@ enum Purpose {
 /// A list of keys that is being made.
 pub(in super::super) struct KeyList {
     purpose: Purpose,
-    pattern: Vec<u8>,
+    pattern: Glob,
     /// `None` for all.
     database: Option<u8>,
     prefix: Box<str>,
+    /// The keys; none if they are only counted.
     found: Vec<Vec<u8>>,
+    /// Their bytes, with [`KEY_BYTES`] for each.
+    bytes: usize,
+    count: i64,
+}
+
+/// A page of leases, or what is left of it.
+pub(in super::super) struct KeyPage {
+    pub(in super::super) leases: Vec<LiveLease>,
+    /// Where the next page begins.
+    pub(in super::super) next: Option<Cursor>,
 }
 
 impl KeyList {
-    /// The key of a lease, if it belongs to the list.
-    fn key<'a>(&self, name: &'a str) -> Option<&'a str> {
+    /// Adds the key of a lease, if it belongs to the list. Returns the steps that this took.
+    fn look_at(&mut self, name: &str) -> usize {
         let key = match self.database {
-            None => name,
-            Some(database) => key_of(database, name)?,
+            None => Some(name),
+            Some(database) => key_of(database, name),
         };
-        glob(&self.pattern, key.as_bytes()).then_some(key)
+        let Some(key) = key else { return NAME_STEPS };
+        let compared = self.pattern.compare(key.as_bytes());
+        if compared.is_match {
+            self.count += 1;
+            match self.purpose {
+                Purpose::Count => {}
+                Purpose::Flush => self.found.push(name.as_bytes().to_vec()),
+                Purpose::Scan | Purpose::Keys => {
+                    self.bytes += key.len() + KEY_BYTES;
+                    self.found.push(key.as_bytes().to_vec());
+                }
+            }
+        }
+        NAME_STEPS + compared.steps
+    }
+
+    /// Whether it needs no more pages. A page is never too long for SCAN, which replies it.
+    fn is_full(&self) -> bool {
+        match self.purpose {
+            Purpose::Scan => true,
+            Purpose::Keys => self.bytes > FOUND_BYTES_MAX,
+            Purpose::Flush => self.found.len() >= FLUSHED_MAX,
+            Purpose::Count => false,
+        }
     }
 }
 
@@ -103,17 +142,15 @@ impl Session {
         cursor: Cursor,
         count: u32,
     ) -> Outcome<'a> {
-        if pattern.len() > PATTERN_LEN_MAX {
-            return Err(ReplyError::PatternLen(PATTERN_LEN_MAX));
-        }
-        let literal = String::from_utf8_lossy(literal_prefix(pattern)).into_owned();
+        let pattern = Glob::new(pattern).map_err(ReplyError::Glob)?;
+        let literal = String::from_utf8_lossy(pattern.literal_prefix()).into_owned();
         let prefix = database.map(prefix).unwrap_or_default() + &literal;
-        let pattern = pattern.to_vec();
         if let Ok(readable) = format!("{prefix}*").parse::<NamePattern>() {
             self.admit_read(turn, &readable)?;
         }
         let prefix = prefix.into_boxed_str();
-        let list = KeyList { purpose, pattern, database, prefix, found: Vec::new() };
+        let found = Vec::new();
+        let list = KeyList { purpose, pattern, database, prefix, found, bytes: 0, count: 0 };
         let ask = self.ask(turn, None, None)?;
         self.listing = Some(ask);
         self.ask_page(turn, ask, &list, cursor, count);
@@ -134,52 +171,60 @@ impl Session {
         turn.shard.ask(ask as u64, LeaseRequest::List { cursor, prefix, filter, max });
     }
 
-    /// A page has come: asks for the next one, or replies.
+    /// A page has come: looks at its names as far as the steps of this turn go. Then asks for the
+    /// next page, or replies.
     pub(in super::super) fn key_page(
         &mut self,
         turn: &mut Turn<'_, '_>,
         command: u64,
         ask: RequestId,
         mut list: Box<KeyList>,
-        page: &Answer,
+        mut page: KeyPage,
     ) {
-        let Answer::Listed { leases, next } = page else { return };
-        for seen in leases {
-            let name = seen.label.name();
-            // The rules may have changed since the page was asked for.
-            let may_see = turn.common.rules.allows(self.place(), Verb::Read, name.as_str());
-            if let Some(key) = list.key(name.as_str()).filter(|_| may_see) {
-                let is_flush = list.purpose == Purpose::Flush;
-                let found = if is_flush { name.as_bytes() } else { key.as_bytes() };
-                list.found.push(found.to_vec());
-            }
-        }
-        let is_full = list.purpose != Purpose::Count && list.found.len() > FOUND_MAX;
-        if let Some(next) = next
-            && list.purpose != Purpose::Scan
-            && !is_full
+        // The rules may have changed since the page was asked for.
+        let viewer = self.place();
+        let mut looked = 0;
+        while let Some(seen) = page.leases.get(looked)
+            && !turn.common.steps.are_spent()
         {
-            self.ask_page(turn, ask, &list, *next, COUNT_MAX);
+            let name = seen.label.name();
+            if turn.common.rules.allows(viewer, Verb::Read, name.as_str()) {
+                turn.common.steps.spend(list.look_at(name.as_str()));
+            }
+            looked += 1;
+        }
+        if looked < page.leases.len() {
+            page.leases.drain(..looked);
+            turn.common.pending.get(ask).keys = Some(list);
+            let KeyPage { leases, next } = page;
+            let rest = Answer::Listed { leases, next };
+            return turn.common.deferred.push_back(Deferred::Answer(ask, rest));
+        }
+        if let Some(next) = page.next
+            && !list.is_full()
+        {
+            self.ask_page(turn, ask, &list, next, COUNT_MAX);
             turn.common.pending.get(ask).keys = Some(list);
             return;
         }
         turn.common.pending.remove(ask);
         self.end_listing(turn, ask);
-        let KeyList { purpose, mut found, .. } = *list;
+        let is_full = list.is_full();
+        let KeyList { purpose, mut found, count, .. } = *list;
         let reply = match purpose {
             Purpose::Flush if !found.is_empty() => {
-                found.truncate(FOUND_MAX);
+                found.truncate(FLUSHED_MAX);
                 return self.flush_found(turn, command, found);
             }
             Purpose::Flush => Reply::Status(b"OK".to_vec()),
-            Purpose::Count => Reply::Integer(found.len() as i64),
+            Purpose::Count => Reply::Integer(count),
             Purpose::Keys if is_full => {
-                let text = format!("ERR more than {FOUND_MAX} keys match; use SCAN");
-                Reply::Error(text.into_bytes())
+                let text = "ERR the keys that match have more than 64 KiB; use SCAN";
+                Reply::Error(text.as_bytes().to_vec())
             }
             Purpose::Keys => Reply::Array(found.into_iter().map(Reply::Bulk).collect()),
             Purpose::Scan => {
-                let next = next.map_or_else(|| "0".to_owned(), |next| next.to_string());
+                let next = page.next.map_or_else(|| "0".to_owned(), |next| next.to_string());
                 let found = Reply::Array(found.into_iter().map(Reply::Bulk).collect());
                 Reply::Array(vec![Reply::Bulk(next.into_bytes()), found])
             }
@@ -190,7 +235,7 @@ impl Session {
     /// Deletes the leases with these names.
     fn flush_found(&mut self, turn: &mut Turn<'_, '_>, command: u64, names: Vec<Vec<u8>>) {
         let mut keys = Keys::new(0, true);
-        keys.max = FOUND_MAX;
+        keys.max = FLUSHED_MAX;
         let program = Program::Flush(names);
         self.operate_for(turn, command, program, keys, First::LookHere);
     }

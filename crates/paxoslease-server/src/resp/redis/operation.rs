@@ -19,7 +19,8 @@ use super::super::pending::{Owner, PendingRequest, RequestId};
 use super::super::reply::put_answer;
 use super::super::reply_error::ReplyError;
 use super::super::session::Session;
-use super::super::{Common, Turn};
+use super::super::steps::TurnSteps;
+use super::super::{Common, Deferred, Turn};
 use super::keys::{Effect, Keys, Stored, Trust};
 use super::program::{First, Program};
 use super::script::{Class, Fault, Reply};
@@ -31,6 +32,8 @@ pub(in super::super) type OperationId = usize;
 
 /// How often an operation is evaluated while other clients change its keys.
 const TRIES_MAX: u32 = 64;
+/// How often it is evaluated besides that to learn a key: by a hint, and then by a quorum.
+const LEARNT_MAX: usize = 2;
 
 /// The shortest time for which a lease is held.
 const LASTS_MIN: Duration = Duration::from_millis(50);
@@ -147,14 +150,17 @@ enum Next {
 }
 
 impl Operation {
-    fn evaluate(&mut self, now: Instant) -> Next {
+    fn evaluate(&mut self, now: Instant, steps: &mut TurnSteps) -> Next {
         self.tries += 1;
-        if self.tries > TRIES_MAX {
+        let learning = u32::try_from(LEARNT_MAX * self.keys.keys.len()).unwrap_or(u32::MAX);
+        if self.tries > TRIES_MAX.saturating_add(learning) {
             let text = "BUSY the keys of this command kept changing; nothing is held; try again";
             return Next::Reply(Reply::Error(text.as_bytes().to_vec()));
         }
         self.keys.begin(now);
-        let reply = match self.program.run(&mut self.keys) {
+        let ran = self.program.run(&mut self.keys);
+        steps.spend(ran.steps);
+        let reply = match ran.outcome {
             Ok(reply) => reply,
             Err(Fault::Interrupted) => {
                 let trust = match self.first {
@@ -230,11 +236,21 @@ impl Session {
             }
         }
         for id in next {
-            let operation = turn.common.operations.get(id);
-            if operation.is_some_and(|next| next.tries == 0 && self.is_first(next, id)) {
-                self.advance(turn, id);
-            }
+            self.begin(turn, id);
         }
+    }
+
+    /// Begins an operation whose turn it is. If the steps of this turn are used up, the next one
+    /// begins it.
+    pub(in super::super) fn begin(&mut self, turn: &mut Turn<'_, '_>, id: OperationId) {
+        let Some(operation) = turn.common.operations.get(id) else { return };
+        if operation.tries > 0 || !self.is_first(operation, id) {
+            return;
+        }
+        if turn.common.steps.are_spent() {
+            return turn.common.deferred.push_back(Deferred::Operation(id));
+        }
+        self.advance(turn, id);
     }
 
     /// Begins an operation for a command whose reply is expected already.
@@ -267,9 +283,7 @@ impl Session {
         for key in &operation.keys.keys {
             self.key_queues.entry(key.name.clone()).or_default().push_back(id);
         }
-        if self.is_first(operation, id) {
-            self.advance(turn, id);
-        }
+        self.begin(turn, id);
         id
     }
 
@@ -281,7 +295,7 @@ impl Session {
                 operation.keys.learn(place, None, Trust::Hint);
             }
         }
-        let next = operation.evaluate(turn.shard.now());
+        let next = operation.evaluate(turn.shard.now(), &mut turn.common.steps);
         if let Err(error) = self.admit_published(turn, &operation.keys) {
             return self.finish(turn, id, operation, &denied(&error));
         }
@@ -355,8 +369,8 @@ impl Session {
         }
     }
 
-    /// Requests one change, if the client may make it. What the program is for was only guessed from
-    /// its text, so this is the one place that permits a change.
+    /// Requests one change, if the client may make it. What the program is for was only guessed
+    /// from its text, so this is the one place that permits a change.
     fn change(
         &mut self,
         turn: &mut Turn<'_, '_>,

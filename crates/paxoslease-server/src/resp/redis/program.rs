@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::keys::Keys;
-use super::script::{Fault, Reply, Script, Store as _};
+use super::script::{Fault, Reply, Run, Script, Store as _};
 use super::waiting::Wait;
 
 /// What an operation evaluates.
@@ -20,12 +20,16 @@ pub(super) enum Program {
     Wait(Wait),
 }
 
+/// The steps of a command for each of its words.
+const WORD_STEPS: usize = 64;
+
 impl Program {
-    pub(super) fn run(&self, keys: &mut Keys) -> Result<Reply, Fault> {
+    pub(super) fn run(&self, keys: &mut Keys) -> Run {
         match self {
             Self::Command(command) => {
+                let steps = WORD_STEPS * command.len();
                 let command: Vec<&[u8]> = command.iter().map(Vec::as_slice).collect();
-                keys.call(&command)
+                Run { outcome: keys.call(&command), steps }
             }
             Self::Script { script, keys: names, args } => {
                 let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
@@ -36,10 +40,11 @@ impl Program {
                 // All of them, so that they are learnt together.
                 let gone = names.iter().map(|name| keys.call(&[b"del", name]));
                 let replies = gone.collect::<Vec<_>>();
-                replies.into_iter().collect::<Result<Vec<_>, Fault>>()?;
-                Ok(Reply::Status(b"OK".to_vec()))
+                let all = replies.into_iter().collect::<Result<Vec<_>, Fault>>();
+                let outcome = all.map(|_| Reply::Status(b"OK".to_vec()));
+                Run { outcome, steps: WORD_STEPS * names.len() }
             }
-            Self::Wait(wait) => wait.run(keys),
+            Self::Wait(wait) => Run { outcome: wait.run(keys), steps: WORD_STEPS },
         }
     }
 }

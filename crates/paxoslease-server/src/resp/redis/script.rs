@@ -4,7 +4,7 @@
 //! extends the key. The recogniser parses the small part of Lua that these scripts use, checks
 //! that a script does only what a lock does, and evaluates it on a [`Store`] of the caller. It
 //! refuses all else with a reason. There is no Lua in here: no functions, no globals, no `while`,
-//! and a bound on text, depth, steps and bytes.
+//! and a bound on text, depth, calls, keys, steps and bytes.
 
 mod check;
 mod expression;
@@ -24,7 +24,11 @@ use std::fmt;
 use syntax::Block;
 
 /// Bytes of a text that may be recognised.
-pub(super) const TEXT_BYTES_MAX: usize = 16 * 1024;
+const TEXT_BYTES_MAX: usize = 16 * 1024;
+/// Tokens of such a text, and so the nodes of its tree.
+const TOKENS_MAX: usize = 2048;
+/// The steps of a text for each of its bytes, if it is recognised or not.
+pub(super) const TEXT_STEPS: usize = 8;
 
 /// A recognised script.
 #[derive(Debug)]
@@ -34,8 +38,8 @@ pub(super) struct Script {
     class: Class,
 }
 
-/// What a script does, by its commands and the conditions that they depend on. A guess from the text:
-/// it decides how an evaluation begins, never what is permitted.
+/// What a script does, by its commands and the conditions that they depend on. A guess from the
+/// text: it decides how an evaluation begins, never what is permitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     /// Deletes the key if it holds the caller's value.
@@ -76,6 +80,13 @@ pub(super) enum Reply {
     Error(Vec<u8>),
 }
 
+/// What a run came to, and what it took.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) outcome: Result<Reply, Fault>,
+    pub(super) steps: usize,
+}
+
 /// Why a run gave no reply. What the run changed until then must not take effect.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -101,7 +112,7 @@ impl Script {
             let reason = format!("the script is longer than {TEXT_BYTES_MAX} bytes");
             return Err(Unrecognised::new(1, reason));
         }
-        let parsed = parse::parse(&token::tokens(text)?)?;
+        let parsed = parse::parse(&token::tokens(text, TOKENS_MAX)?)?;
         let class = check::check(&parsed.block, parsed.slots)?;
         Ok(Self { block: parsed.block, slots: parsed.slots, class })
     }
@@ -112,12 +123,7 @@ impl Script {
     }
 
     /// Evaluates the script. An error of a command is a reply, not a fault.
-    pub(super) fn run(
-        &self,
-        keys: &[&[u8]],
-        args: &[&[u8]],
-        store: &mut dyn Store,
-    ) -> Result<Reply, Fault> {
+    pub(super) fn run(&self, keys: &[&[u8]], args: &[&[u8]], store: &mut dyn Store) -> Run {
         machine::Machine::new(self.slots, keys, args, store).run(&self.block)
     }
 }
@@ -149,9 +155,10 @@ impl fmt::Display for Fault {
 impl std::error::Error for Fault {}
 
 /// SHA-1 in hex of a text's normal form. Comments, blanks, semicolons, the kind of quotes and the
-/// case of command names do not matter. Of a text that has no tokens of Lua, blanks are folded.
+/// case of command names do not matter. Of a text that is too long or has no tokens of Lua, blanks
+/// are folded.
 pub(super) fn fingerprint(text: &[u8]) -> String {
-    match token::tokens(text) {
+    match token::tokens(text, TOKENS_MAX) {
         Ok(tokens) => sha1_hex(&token::normal_form(&tokens)),
         Err(_) => {
             let words: Vec<&[u8]> =

@@ -147,7 +147,7 @@ impl Session {
         }
         if turn.common.waits.is_first(id) {
             turn.common.operations.forget_keys(id);
-            self.advance(turn, id);
+            self.begin(turn, id);
         } else {
             self.begin_wait(turn, id);
         }

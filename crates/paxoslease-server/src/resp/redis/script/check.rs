@@ -2,16 +2,24 @@
 //!
 //! The check follows which locals hold what a command replied, and which conditions a command
 //! depends on. It knows no values, so it is a judgement about the text: the store still sees and
-//! may refuse each command of a run.
+//! may refuse each command of a run. It looks at each node of the tree once, and twice in loops.
 
-use super::guard::{Guard, Guards};
-use super::syntax::{Block, Call, Command, Expr, Function, StatementKind, Target};
+use super::guard::{Guard, Judged};
+use super::syntax::{Binary, Block, Call, Command, Expr, Function, StatementKind, Target, Unary};
 use super::{Class, Unrecognised};
+
+/// Keys of all commands that the text has, however often these run.
+const CALLED_MAX: usize = 64;
+/// Expressions among them that differ.
+const KEYS_MAX: usize = 16;
+/// Nodes of such an expression. Expressions are compared with each other.
+const KEY_NODES_MAX: usize = 32;
 
 /// A command on a key, as the text has it.
 struct Seen {
     command: Command,
-    key: Expr,
+    /// The place of its expression in [`Checker::keys`].
+    key: usize,
     guard: Guard,
     /// The command or its key stands for many keys.
     many: bool,
@@ -28,97 +36,122 @@ enum When {
     Unknown,
 }
 
-struct Checker {
-    guards: Guards,
+/// What is known of a local.
+#[derive(Clone, Copy, Default)]
+struct Slot<'a> {
+    /// What it is assigned once and for all.
+    alias: Alias<'a>,
+    /// It holds what a command replied, or did once.
+    is_replied: bool,
+    /// It differs between rounds of a loop.
+    is_varying: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+enum Alias<'a> {
+    #[default]
+    Unassigned,
+    Once(&'a Expr),
+    /// It is assigned several times, and stands for nothing but itself.
+    Several,
+}
+
+struct Checker<'a> {
+    slots: Vec<Slot<'a>>,
     seen: Vec<Seen>,
-    /// What a slot is assigned once and for all. None before an assignment.
-    aliases: Vec<Option<Expr>>,
-    /// Slots that differ between rounds of a loop.
-    varying: Vec<bool>,
+    /// Expressions of keys that differ.
+    keys: Vec<&'a Expr>,
     loops: usize,
 }
 
 pub(super) fn check(block: &Block, slots: usize) -> Result<Class, Unrecognised> {
-    let mut checker = Checker {
-        guards: Guards::new(slots),
-        seen: Vec::new(),
-        aliases: vec![None; slots],
-        varying: vec![false; slots],
-        loops: 0,
-    };
+    let slots = vec![Slot::default(); slots];
+    let mut checker = Checker { slots, seen: Vec::new(), keys: Vec::new(), loops: 0 };
     checker.block(block, Guard::None)?;
     checker.class()
 }
 
-impl Checker {
+impl<'a> Checker<'a> {
     /// Returns the guard of what follows the block.
-    fn block(&mut self, block: &Block, mut guard: Guard) -> Result<Guard, Unrecognised> {
+    fn block(&mut self, block: &'a Block, mut guard: Guard) -> Result<Guard, Unrecognised> {
         for statement in block {
             guard = self.statement(&statement.kind, guard)?;
         }
         Ok(guard)
     }
 
-    fn statement(&mut self, kind: &StatementKind, guard: Guard) -> Result<Guard, Unrecognised> {
+    fn statement(&mut self, kind: &'a StatementKind, guard: Guard) -> Result<Guard, Unrecognised> {
         match kind {
-            StatementKind::Assign(targets, values) => {
-                for value in values {
-                    self.expr(value, guard)?;
-                }
-                self.assign(targets, values, guard);
-            }
-            StatementKind::Call(call) => self.expr(call, guard)?,
+            StatementKind::Assign(targets, values) => self.assign(targets, values, guard)?,
+            StatementKind::Call(call) => drop(self.expr(call, guard)?),
             StatementKind::If(arms, otherwise) => return self.branches(arms, otherwise, guard),
             StatementKind::Do(block) => return self.block(block, guard),
             StatementKind::Count { slot, from, to, step, body } => {
                 for limit in [Some(from), Some(to), step.as_ref()].into_iter().flatten() {
                     self.expr(limit, guard)?;
                 }
-                self.varying[*slot] = true;
+                self.slots[*slot].is_varying = true;
                 return self.iteration(body, guard);
             }
             StatementKind::Each { key, value, table, body, .. } => {
-                self.expr(table, guard)?;
-                let replied = self.guards.is_replied(table);
+                let table = self.expr(table, guard)?;
                 for slot in [Some(*key), *value].into_iter().flatten() {
-                    self.varying[slot] = true;
-                    self.guards.assign(slot, replied);
+                    self.slots[slot].is_varying = true;
+                    self.slots[slot].is_replied |= table.is_replied;
                 }
                 return self.iteration(body, guard);
             }
-            StatementKind::Return(Some(value)) => self.expr(value, guard)?,
+            StatementKind::Return(Some(value)) => drop(self.expr(value, guard)?),
             StatementKind::Return(None) | StatementKind::Break => {}
         }
         Ok(guard)
     }
 
-    fn assign(&mut self, targets: &[Target], values: &[Expr], guard: Guard) {
-        let any_replied = values.iter().any(|value| self.guards.is_replied(value));
+    fn assign(
+        &mut self,
+        targets: &'a [Target],
+        values: &'a [Expr],
+        guard: Guard,
+    ) -> Result<(), Unrecognised> {
+        let mut judged = Vec::new();
+        for value in values {
+            judged.push(self.expr(value, guard)?);
+        }
+        for target in targets {
+            if let Target::Field(table, key) = target {
+                self.expr(table, guard)?;
+                self.expr(key, guard)?;
+            }
+        }
+        let is_any_replied = judged.iter().any(|value| value.is_replied);
         for (at, target) in targets.iter().enumerate() {
-            let value = values.get(at);
-            let replied = match value {
-                Some(value) if targets.len() == values.len() => self.guards.is_replied(value),
-                _ => any_replied,
-            };
+            let value = judged.get(at).copied().unwrap_or_default();
+            let is_paired = targets.len() == values.len();
+            let is_replied = if is_paired { value.is_replied } else { is_any_replied };
             let slot = match target {
                 Target::Slot(slot) => *slot,
                 Target::Field(Expr::Local(slot), _) => *slot,
                 Target::Field(..) => continue,
             };
+            let alias = match (target, self.slots[slot].alias) {
+                (Target::Slot(_), Alias::Unassigned) => {
+                    Alias::Once(self.resolved(values.get(at).unwrap_or(&Expr::Nil)))
+                }
+                _ => Alias::Several,
+            };
+            let slot = &mut self.slots[slot];
             // What is assigned under a condition tells the condition.
-            self.guards.assign(slot, replied || guard != Guard::None);
-            let value = value.unwrap_or(&Expr::Nil);
-            self.varying[slot] |= self.is_varying(value);
-            let first = self.aliases[slot].is_none() && matches!(target, Target::Slot(_));
-            let alias = if first { self.resolved(value) } else { Expr::Local(slot) };
-            self.aliases[slot] = Some(alias);
+            slot.is_replied |= is_replied || guard != Guard::None;
+            slot.is_varying |= value.is_varying;
+            slot.alias = alias;
         }
+        Ok(())
     }
 
     fn branches(
         &mut self,
-        arms: &[(Expr, Block)],
-        otherwise: &Block,
+        arms: &'a [(Expr, Block)],
+        otherwise: &'a Block,
         outer: Guard,
     ) -> Result<Guard, Unrecognised> {
         let mut guard = outer;
@@ -126,15 +159,14 @@ impl Checker {
         // The weakest guard of the ways that go on behind `end`.
         let mut behind = Guard::Owner;
         for (condition, block) in arms {
-            self.expr(condition, guard)?;
-            let (if_true, if_false) = self.guards.of(condition);
-            let at_end = self.block(block, guard.max(if_true))?;
+            let condition = self.expr(condition, guard)?;
+            let at_end = self.block(block, guard.max(condition.if_true))?;
             if returns(block) {
                 leaves = true;
             } else {
                 behind = behind.min(at_end);
             }
-            guard = guard.max(if_false);
+            guard = guard.max(condition.if_false);
         }
         let at_end = self.block(otherwise, guard)?;
         if returns(otherwise) {
@@ -145,7 +177,7 @@ impl Checker {
         Ok(if leaves { outer.max(behind) } else { outer })
     }
 
-    fn iteration(&mut self, body: &Block, guard: Guard) -> Result<Guard, Unrecognised> {
+    fn iteration(&mut self, body: &'a Block, guard: Guard) -> Result<Guard, Unrecognised> {
         self.loops += 1;
         if self.loops == 1 {
             // The first round finds the locals that a later round sees. One more round is enough
@@ -159,31 +191,61 @@ impl Checker {
         Ok(if contains_return(body) { guard.max(at_end) } else { guard })
     }
 
-    fn expr(&mut self, expr: &Expr, guard: Guard) -> Result<(), Unrecognised> {
-        use super::syntax::Binary::{And, Or};
-        match expr {
-            Expr::Binary(operator @ (And | Or), left, right) => {
-                self.expr(left, guard)?;
-                let (if_true, if_false) = self.guards.of(left);
-                let then = if *operator == And { if_true } else { if_false };
-                self.expr(right, guard.max(then))
+    /// Judges an expression by its parts, and notes the commands in it.
+    fn expr(&mut self, expr: &'a Expr, guard: Guard) -> Result<Judged, Unrecognised> {
+        Ok(match expr {
+            Expr::Nil | Expr::Bool(_) | Expr::Number(_) | Expr::Text(_) => Judged::LITERAL,
+            Expr::Keys | Expr::Argv => Judged::PASSED,
+            Expr::Local(slot) => {
+                let Slot { is_replied, is_varying, .. } = self.slots[*slot];
+                Judged::of(is_replied, is_varying)
+            }
+            Expr::Single(inner) => self.expr(inner, guard)?,
+            Expr::Unary(Unary::Not, inner) => self.expr(inner, guard)?.negated(),
+            Expr::Unary(Unary::Minus | Unary::Length, inner) => {
+                let inner = self.expr(inner, guard)?;
+                let is_literal = inner.is_literal;
+                Judged { is_literal, ..Judged::of(inner.is_replied, inner.is_varying) }
+            }
+            Expr::Binary(operator, left, right) => {
+                let left = self.expr(left, guard)?;
+                let then = match operator {
+                    Binary::And => left.if_true,
+                    Binary::Or => left.if_false,
+                    _ => Guard::None,
+                };
+                let right = self.expr(right, guard.max(then))?;
+                Judged::of_operator(*operator, left, right)
             }
             Expr::Redis(call) => {
+                let mut args = Vec::new();
                 for arg in &call.args {
-                    self.expr(arg, guard)?;
+                    args.push(self.expr(arg, guard)?);
                 }
-                self.call(call, guard)
+                let is_key_varying = args.first().is_some_and(|key| key.is_varying);
+                self.call(call, guard, is_key_varying)?;
+                let is_varying = args.iter().any(|arg| arg.is_varying);
+                Judged::of(!call.command.is_signal(), is_varying)
             }
-            _ => {
+            Expr::Index(..) | Expr::Table(_) | Expr::Library(..) => {
+                let mut is_replied = false;
+                let mut is_varying = false;
                 for part in expr.parts() {
-                    self.expr(part, guard)?;
+                    let part = self.expr(part, guard)?;
+                    is_replied |= part.is_replied;
+                    is_varying |= part.is_varying;
                 }
-                Ok(())
+                Judged::of(is_replied, is_varying)
             }
-        }
+        })
     }
 
-    fn call(&mut self, call: &Call, guard: Guard) -> Result<(), Unrecognised> {
+    fn call(
+        &mut self,
+        call: &'a Call,
+        guard: Guard,
+        is_key_varying: bool,
+    ) -> Result<(), Unrecognised> {
         if call.command == Command::Select {
             return Ok(());
         }
@@ -202,41 +264,54 @@ impl Checker {
             let reason = format!("`{}` sets a key without a check of the key", call.command.name());
             return Err(Unrecognised::new(call.line, reason));
         }
-        let many = self.is_varying(key) || takes_many && !is_one;
+        let many = is_key_varying || takes_many && !is_one;
         let keys = if takes_many { &call.args[..] } else { &call.args[..1] };
         for key in keys {
-            let key = self.resolved(key);
+            let key = self.key(key, call.line)?;
+            if self.seen.len() == CALLED_MAX {
+                let reason = format!("there are commands on more than {CALLED_MAX} keys");
+                return Err(Unrecognised::new(call.line, reason));
+            }
             self.seen.push(Seen { command: call.command, key, guard, many, when });
         }
         Ok(())
     }
 
-    /// The expression behind the names that locals give it.
-    fn resolved(&self, expr: &Expr) -> Expr {
-        match expr {
-            Expr::Local(slot) => match &self.aliases[*slot] {
-                Some(alias) if !self.varying[*slot] => alias.clone(),
-                _ => expr.clone(),
-            },
-            _ => expr.clone(),
+    /// The place of the expression of a key among those that differ.
+    fn key(&mut self, expr: &'a Expr, line: u32) -> Result<usize, Unrecognised> {
+        let expr = self.resolved(expr);
+        if expr.nodes(KEY_NODES_MAX) > KEY_NODES_MAX {
+            let reason = format!("the expression of a key has more than {KEY_NODES_MAX} parts");
+            return Err(Unrecognised::new(line, reason));
         }
+        if let Some(known) = self.keys.iter().position(|known| *known == expr) {
+            return Ok(known);
+        }
+        if self.keys.len() == KEYS_MAX {
+            let reason = format!("the script is about more than {KEYS_MAX} keys by name");
+            return Err(Unrecognised::new(line, reason));
+        }
+        self.keys.push(expr);
+        Ok(self.keys.len() - 1)
     }
 
-    fn is_varying(&self, expr: &Expr) -> bool {
-        match expr {
-            Expr::Local(slot) => self.varying[*slot],
-            _ => expr.parts().into_iter().any(|part| self.is_varying(part)),
+    /// The expression behind the names that locals give it.
+    fn resolved(&self, expr: &'a Expr) -> &'a Expr {
+        let Expr::Local(slot) = expr else { return expr };
+        match self.slots[*slot] {
+            Slot { alias: Alias::Once(alias), is_varying: false, .. } => alias,
+            _ => expr,
         }
     }
 
     fn class(&self) -> Result<Class, Unrecognised> {
         let is_list = |seen: &Seen| seen.command.is_signal() && seen.command != Command::Publish;
-        let lists: Vec<&Expr> =
-            self.seen.iter().filter(|seen| is_list(seen)).map(|seen| &seen.key).collect();
+        let lists: Vec<usize> =
+            self.seen.iter().filter(|seen| is_list(seen)).map(|seen| seen.key).collect();
         let mut locks: Vec<&Seen> = Vec::new();
         for seen in self.seen.iter().filter(|seen| !seen.command.is_signal()) {
             use Command::{Del, Expire, Pexpire, Unlink};
-            match (lists.contains(&&seen.key), seen.command) {
+            match (lists.contains(&seen.key), seen.command) {
                 (false, _) => locks.push(seen),
                 (true, Del | Unlink | Expire | Pexpire) => {}
                 (true, command) => {
@@ -250,7 +325,7 @@ impl Checker {
             return Err(Unrecognised::new(1, "no command is about the key of a lock"));
         }
         // The key in `unpack(..)` of the arguments of SET is not known.
-        let mut keys = locks.iter().map(|seen| &seen.key).filter(|key| !is_unpack(key));
+        let mut keys = locks.iter().map(|seen| seen.key).filter(|key| !is_unpack(self.keys[*key]));
         let first = keys.next();
         if locks.iter().any(|seen| seen.many) || keys.any(|key| Some(key) != first) {
             let all_read = locks.iter().all(|seen| seen.command.is_read());

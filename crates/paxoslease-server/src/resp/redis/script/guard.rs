@@ -1,10 +1,11 @@
 //! What the conditions of a script say about a lock.
 
-use super::syntax::{Binary, Expr, Unary};
+use super::syntax::Binary;
 
 /// What must hold where a command stands. A later one says more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(super) enum Guard {
+    #[default]
     None,
     /// Something about what the store holds.
     State,
@@ -12,77 +13,76 @@ pub(super) enum Guard {
     Owner,
 }
 
-/// Which locals hold what a command replied.
-pub(super) struct Guards {
-    replied: Vec<bool>,
+/// What is known of the value of an expression.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Judged {
+    /// It depends on what a command replied.
+    pub(super) is_replied: bool,
+    /// It differs between rounds of a loop.
+    pub(super) is_varying: bool,
+    pub(super) is_literal: bool,
+    /// What it guards as a condition, where it is true and where it is false.
+    pub(super) if_true: Guard,
+    pub(super) if_false: Guard,
 }
 
-impl Guards {
-    pub(super) fn new(slots: usize) -> Self {
-        Self { replied: vec![false; slots] }
+impl Judged {
+    pub(super) const LITERAL: Self = Self { is_literal: true, ..Self::PASSED };
+    /// What the caller passes.
+    pub(super) const PASSED: Self = Self {
+        is_replied: false,
+        is_varying: false,
+        is_literal: false,
+        if_true: Guard::None,
+        if_false: Guard::None,
+    };
+
+    pub(super) fn of(is_replied: bool, is_varying: bool) -> Self {
+        let guard = if is_replied { Guard::State } else { Guard::None };
+        Self { is_replied, is_varying, if_true: guard, if_false: guard, ..Self::PASSED }
     }
 
-    /// A local that held a reply once counts as holding one.
-    pub(super) fn assign(&mut self, slot: usize, replied: bool) {
-        self.replied[slot] |= replied;
+    pub(super) fn negated(self) -> Self {
+        Self { if_true: self.if_false, if_false: self.if_true, ..self }
     }
 
-    /// Whether a value depends on what a command replied.
-    pub(super) fn is_replied(&self, expr: &Expr) -> bool {
-        match expr {
-            Expr::Redis(call) => !call.command.is_signal(),
-            Expr::Local(slot) => self.replied[*slot],
-            _ => expr.parts().into_iter().any(|part| self.is_replied(part)),
-        }
-    }
-
-    /// What a condition guards: where it is true, and where it is false.
-    pub(super) fn of(&self, condition: &Expr) -> (Guard, Guard) {
-        match condition {
-            Expr::Single(inner) => self.of(inner),
-            Expr::Unary(Unary::Not, inner) => {
-                let (if_true, if_false) = self.of(inner);
-                (if_false, if_true)
+    pub(super) fn of_operator(operator: Binary, left: Self, right: Self) -> Self {
+        let is_replied = left.is_replied || right.is_replied;
+        let plain = Self::of(is_replied, left.is_varying || right.is_varying);
+        let guarded = |if_true, if_false| Self { if_true, if_false, ..plain };
+        match operator {
+            Binary::And => {
+                guarded(left.if_true.max(right.if_true), left.if_false.min(right.if_false))
             }
-            Expr::Binary(Binary::And, left, right) => {
-                let (left, right) = (self.of(left), self.of(right));
-                (left.0.max(right.0), left.1.min(right.1))
+            Binary::Or => {
+                guarded(left.if_true.min(right.if_true), left.if_false.max(right.if_false))
             }
-            Expr::Binary(Binary::Or, left, right) => {
-                let (left, right) = (self.of(left), self.of(right));
-                (left.0.min(right.0), left.1.max(right.1))
-            }
-            Expr::Binary(Binary::Equal, left, right) if self.is_owner(left, right) => {
-                (Guard::Owner, Guard::State)
-            }
-            Expr::Binary(Binary::NotEqual, left, right) if self.is_owner(left, right) => {
-                (Guard::State, Guard::Owner)
-            }
+            Binary::Equal if is_owner(left, right) => guarded(Guard::Owner, Guard::State),
+            Binary::NotEqual if is_owner(left, right) => guarded(Guard::State, Guard::Owner),
             // An order of what is replied and what is passed says nothing about who owns the lock.
-            Expr::Binary(
-                Binary::Less | Binary::LessOrEqual | Binary::Greater | Binary::GreaterOrEqual,
-                left,
-                right,
-            ) if self.is_owner(left, right) => (Guard::None, Guard::None),
-            _ => (self.state(condition), self.state(condition)),
+            Binary::Less | Binary::LessOrEqual | Binary::Greater | Binary::GreaterOrEqual
+                if is_owner(left, right) =>
+            {
+                guarded(Guard::None, Guard::None)
+            }
+            Binary::Equal
+            | Binary::NotEqual
+            | Binary::Less
+            | Binary::LessOrEqual
+            | Binary::Greater
+            | Binary::GreaterOrEqual
+            | Binary::Concat
+            | Binary::Add
+            | Binary::Subtract
+            | Binary::Multiply
+            | Binary::Divide
+            | Binary::Modulo => plain,
         }
-    }
-
-    fn state(&self, condition: &Expr) -> Guard {
-        if self.is_replied(condition) { Guard::State } else { Guard::None }
-    }
-
-    /// Whether one side is replied and the other passed.
-    fn is_owner(&self, left: &Expr, right: &Expr) -> bool {
-        let is_passed = |expr: &Expr| !self.is_replied(expr) && !is_literal(expr);
-        self.is_replied(left) && is_passed(right) || self.is_replied(right) && is_passed(left)
     }
 }
 
-fn is_literal(expr: &Expr) -> bool {
-    match expr {
-        Expr::Nil | Expr::Bool(_) | Expr::Number(_) | Expr::Text(_) => true,
-        Expr::Unary(_, inner) | Expr::Single(inner) => is_literal(inner),
-        _ => false,
-    }
+/// Whether one side is replied and the other passed.
+fn is_owner(left: Judged, right: Judged) -> bool {
+    let is_passed = |side: Judged| !side.is_replied && !side.is_literal;
+    left.is_replied && is_passed(right) || right.is_replied && is_passed(left)
 }

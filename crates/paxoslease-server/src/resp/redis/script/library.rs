@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::machine::{Machine, Stop};
+use super::machine::{Machine, Stop, WRITTEN_STEPS};
 use super::number;
 use super::syntax::{Binary, Expr, Function, Unary};
 use super::value::Value;
@@ -35,8 +35,8 @@ impl Machine<'_> {
         let right = self.value(right)?;
         Ok(match operator {
             Binary::And | Binary::Or => right,
-            Binary::Equal => Value::Bool(left == right),
-            Binary::NotEqual => Value::Bool(left != right),
+            Binary::Equal => Value::Bool(self.equal(&left, &right)?),
+            Binary::NotEqual => Value::Bool(!self.equal(&left, &right)?),
             Binary::Less => Value::Bool(self.order(&left, &right)? == Some(Ordering::Less)),
             Binary::Greater => Value::Bool(self.order(&left, &right)? == Some(Ordering::Greater)),
             Binary::LessOrEqual => {
@@ -46,9 +46,10 @@ impl Machine<'_> {
                 Value::Bool(self.order(&left, &right)?.is_some_and(Ordering::is_ge))
             }
             Binary::Concat => {
-                let mut text = self.string(&left, "concatenate")?.to_vec();
-                text.extend_from_slice(&self.string(&right, "concatenate")?);
-                self.text(&text)?
+                let left = self.string(&left, "concatenate")?;
+                let right = self.string(&right, "concatenate")?;
+                self.touch(left.len() + right.len())?;
+                self.text(&[left, right].concat())?
             }
             Binary::Add | Binary::Subtract | Binary::Multiply | Binary::Divide | Binary::Modulo => {
                 let left = self.number(&left, "perform arithmetic on")?;
@@ -62,16 +63,33 @@ impl Machine<'_> {
         self.fault(format!("attempt to {what} a {} value", value.type_name()))
     }
 
-    fn number(&self, value: &Value, what: &str) -> Result<f64, Stop> {
-        value.to_number().ok_or_else(|| self.cannot(what, value))
+    fn number(&mut self, value: &Value, what: &str) -> Result<f64, Stop> {
+        self.read_number(value)?.ok_or_else(|| self.cannot(what, value))
     }
 
-    fn string(&self, value: &Value, what: &str) -> Result<std::sync::Arc<[u8]>, Stop> {
+    fn string(&mut self, value: &Value, what: &str) -> Result<std::sync::Arc<[u8]>, Stop> {
+        if let Value::Number(_) = value {
+            self.spend(WRITTEN_STEPS)?;
+        }
         value.to_text().ok_or_else(|| self.cannot(what, value))
     }
 
+    fn equal(&mut self, left: &Value, right: &Value) -> Result<bool, Stop> {
+        self.touch_both(left, right)?;
+        Ok(left == right)
+    }
+
+    /// The steps of a comparison.
+    fn touch_both(&mut self, left: &Value, right: &Value) -> Result<(), Stop> {
+        match (left, right) {
+            (Value::Text(left), Value::Text(right)) => self.touch(left.len().min(right.len())),
+            _ => Ok(()),
+        }
+    }
+
     /// Numbers with numbers and strings with strings. None for NaN.
-    fn order(&self, left: &Value, right: &Value) -> Result<Option<Ordering>, Stop> {
+    fn order(&mut self, left: &Value, right: &Value) -> Result<Option<Ordering>, Stop> {
+        self.touch_both(left, right)?;
         match (left, right) {
             (Value::Number(left), Value::Number(right)) => Ok(left.partial_cmp(right)),
             (Value::Text(left), Value::Text(right)) => Ok(Some(left.cmp(right))),
@@ -99,7 +117,7 @@ impl Machine<'_> {
         Ok(values)
     }
 
-    fn optional(&self, value: Option<&Value>, default: f64) -> Result<f64, Stop> {
+    fn optional(&mut self, value: Option<&Value>, default: f64) -> Result<f64, Stop> {
         match value {
             None | Some(Value::Nil) => Ok(default),
             Some(value) => self.number(value, "use as an index"),
@@ -109,7 +127,7 @@ impl Machine<'_> {
     pub(super) fn library(&mut self, function: Function, args: &[Value]) -> Result<Value, Stop> {
         let first = args.first().unwrap_or(&Value::Nil);
         Ok(match function {
-            Function::ToNumber => self.to_number(args)?,
+            Function::ToNumber => self.number_or_nil(args)?,
             Function::ToString => self.written(first)?,
             Function::Type => self.text(first.type_name().as_bytes())?,
             Function::Floor => Value::Number(self.number(first, "round")?.floor()),
@@ -120,11 +138,15 @@ impl Machine<'_> {
             Function::Sub => self.sub(args)?,
             Function::Len => Value::Number(self.string(first, "get length of")?.len() as f64),
             Function::Lower => {
-                let text = self.string(first, "get lower case of")?.to_ascii_lowercase();
+                let text = self.string(first, "get lower case of")?;
+                self.touch(text.len())?;
+                let text = text.to_ascii_lowercase();
                 self.text(&text)?
             }
             Function::Upper => {
-                let text = self.string(first, "get upper case of")?.to_ascii_uppercase();
+                let text = self.string(first, "get upper case of")?;
+                self.touch(text.len())?;
+                let text = text.to_ascii_uppercase();
                 self.text(&text)?
             }
             Function::Format => self.format(args)?,
@@ -143,14 +165,16 @@ impl Machine<'_> {
         })
     }
 
-    fn to_number(&self, args: &[Value]) -> Result<Value, Stop> {
+    fn number_or_nil(&mut self, args: &[Value]) -> Result<Value, Stop> {
         let Some(first) = args.first() else {
             return Err(self.fault("tonumber needs a value"));
         };
-        if args.get(1).is_some_and(|base| base.to_number() != Some(10.0)) {
+        if let Some(base) = args.get(1)
+            && self.read_number(base)? != Some(10.0)
+        {
             return Err(self.fault("tonumber knows only the base 10"));
         }
-        Ok(first.to_number().map_or(Value::Nil, Value::Number))
+        Ok(self.read_number(first)?.map_or(Value::Nil, Value::Number))
     }
 
     fn written(&mut self, value: &Value) -> Result<Value, Stop> {
@@ -162,7 +186,7 @@ impl Machine<'_> {
         }
     }
 
-    fn extreme(&self, args: &[Value], is_better: fn(f64, f64) -> bool) -> Result<Value, Stop> {
+    fn extreme(&mut self, args: &[Value], is_better: fn(f64, f64) -> bool) -> Result<Value, Stop> {
         let mut found = self.number(args.first().unwrap_or(&Value::Nil), "compare")?;
         for arg in &args[1..] {
             let next = self.number(arg, "compare")?;
@@ -194,6 +218,7 @@ impl Machine<'_> {
     /// `string.format` with `%s`, `%d` and `%%`.
     fn format(&mut self, args: &[Value]) -> Result<Value, Stop> {
         let pattern = self.string(args.first().unwrap_or(&Value::Nil), "format")?;
+        self.spend(pattern.len())?;
         let mut args = args[1..].iter();
         let mut text = Vec::new();
         let mut bytes = pattern.iter();
@@ -214,6 +239,7 @@ impl Machine<'_> {
                 }
                 Some(b'd') => {
                     let number = self.number(args.next().unwrap_or(&Value::Nil), "format")?;
+                    self.spend(WRITTEN_STEPS)?;
                     text.extend_from_slice(number::truncate(number).to_string().as_bytes());
                 }
                 _ => return Err(self.fault("string.format knows only %s and %d")),
@@ -234,6 +260,7 @@ impl Machine<'_> {
         if !(1..=end).contains(&position) {
             return Err(self.fault("table.insert: position out of bounds"));
         }
+        self.spend(end - position)?;
         self.table(table)?.insert(position, value.clone());
         Ok(Value::Nil)
     }

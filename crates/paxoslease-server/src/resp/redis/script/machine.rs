@@ -1,14 +1,27 @@
 //! Runs a script. Steps and bytes of a run are bounded, so a script ends whatever it says.
+//!
+//! Everything whose time depends on the script or its arguments counts its steps before it is done:
+//! values, bytes that are read or copied, places of tables that are moved, words of commands.
 
 use std::borrow::Cow;
 
 use super::number;
 use super::syntax::{Block, Call, Expr, Function, StatementKind, Target};
 use super::value::{Table, TableId, Value};
-use super::{Fault, Reply, Store};
+use super::{Fault, Reply, Run, Store};
+use crate::resp::steps::STEPS_PER_TURN;
 
-/// Statements, expressions and values of a run.
-const STEPS_MAX: usize = 10_000;
+/// The steps of a run.
+const STEPS_MAX: usize = STEPS_PER_TURN;
+/// Of a statement, an expression or a value.
+const VALUE_STEPS: usize = 16;
+/// Of a number that is written as text.
+pub(super) const WRITTEN_STEPS: usize = 128;
+/// Of a command, and of each of its words.
+const CALL_STEPS: usize = 256;
+const WORD_STEPS: usize = 64;
+/// Bytes that are compared or copied in one step. To read a number takes a step for each byte.
+const BYTES_PER_STEP: usize = 4;
 /// Bytes of the strings that a run makes.
 const BYTES_MAX: usize = 256 * 1024;
 /// Tables in tables of a reply.
@@ -60,10 +73,17 @@ impl<'a> Machine<'a> {
         let table =
             |texts: &[&[u8]]| Table::of(texts.iter().map(|text| Value::text(text)).collect());
         let tables = vec![table(keys), table(args)];
-        Self { store, slots: vec![Value::Nil; slots], tables, steps: 0, bytes: 0, line: 0 }
+        let passed = keys.iter().chain(args).map(|text| VALUE_STEPS + text.len() / BYTES_PER_STEP);
+        let steps = passed.sum();
+        Self { store, slots: vec![Value::Nil; slots], tables, steps, bytes: 0, line: 0 }
     }
 
-    pub(super) fn run(mut self, block: &Block) -> Result<Reply, Fault> {
+    pub(super) fn run(mut self, block: &Block) -> Run {
+        let outcome = self.outcome(block);
+        Run { outcome, steps: self.steps }
+    }
+
+    fn outcome(&mut self, block: &Block) -> Result<Reply, Fault> {
         let value = match self.block(block) {
             Ok(Flow::Return(value)) => value,
             Ok(Flow::Next | Flow::Break) => Value::Nil,
@@ -77,13 +97,40 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// The steps of a value.
     pub(super) fn step(&mut self) -> Result<(), Stop> {
-        self.steps += 1;
+        self.spend(VALUE_STEPS)
+    }
+
+    pub(super) fn spend(&mut self, steps: usize) -> Result<(), Stop> {
+        self.steps += steps;
         if self.steps > STEPS_MAX { Err(Fault::Limit.into()) } else { Ok(()) }
+    }
+
+    /// The steps of bytes that are compared or copied.
+    pub(super) fn touch(&mut self, bytes: usize) -> Result<(), Stop> {
+        self.spend(bytes / BYTES_PER_STEP)
+    }
+
+    /// The steps of a key of a table.
+    fn touch_key(&mut self, key: &Value) -> Result<(), Stop> {
+        match key {
+            Value::Text(text) => self.touch(text.len()),
+            Value::Nil | Value::Bool(_) | Value::Number(_) | Value::Table(_) => Ok(()),
+        }
+    }
+
+    /// A number, also one that is written in a string.
+    pub(super) fn read_number(&mut self, value: &Value) -> Result<Option<f64>, Stop> {
+        if let Value::Text(text) = value {
+            self.spend(text.len())?;
+        }
+        Ok(value.to_number())
     }
 
     /// A new string.
     pub(super) fn text(&mut self, bytes: &[u8]) -> Result<Value, Stop> {
+        self.touch(bytes.len())?;
         self.bytes += bytes.len();
         if self.bytes > BYTES_MAX {
             return Err(Fault::Limit.into());
@@ -166,6 +213,7 @@ impl<'a> Machine<'a> {
                 Target::Field(table, key) => {
                     let table = self.value(table)?;
                     let key = self.value(key)?;
+                    self.touch_key(&key)?;
                     if !self.table(&table)?.set(&key, value) {
                         return Err(self.fault(format!("{} is not an index", key.type_name())));
                     }
@@ -177,7 +225,8 @@ impl<'a> Machine<'a> {
 
     fn limit(&mut self, expr: &Expr) -> Result<f64, Stop> {
         let value = self.value(expr)?;
-        value.to_number().ok_or_else(|| self.fault("the limits of `for` must be numbers"))
+        let number = self.read_number(&value)?;
+        number.ok_or_else(|| self.fault("the limits of `for` must be numbers"))
     }
 
     fn count(&mut self, slot: usize, range: (f64, f64, f64), body: &Block) -> Result<Flow, Stop> {
@@ -202,9 +251,12 @@ impl<'a> Machine<'a> {
         in_order: bool,
         body: &Block,
     ) -> Result<Flow, Stop> {
+        let count = self.table(table)?.count();
+        self.spend(count * VALUE_STEPS)?;
         let keys = self.table(table)?.keys();
         for key in keys {
             self.step()?;
+            self.touch_key(&key)?;
             let value = self.table(table)?.get(&key);
             if value == Value::Nil {
                 if in_order {
@@ -256,6 +308,7 @@ impl<'a> Machine<'a> {
             Expr::Index(table, key) => {
                 let table = self.value(table)?;
                 let key = self.value(key)?;
+                self.touch_key(&key)?;
                 Ok(self.table(&table)?.get(&key))
             }
             Expr::Unary(operator, operand) => {
@@ -289,6 +342,7 @@ impl<'a> Machine<'a> {
         }
         let mut table = Table::of(sequence);
         for (key, value) in others {
+            self.touch_key(&key)?;
             if !table.set(&key, value) {
                 return Err(self.fault(format!("{} is not an index", key.type_name())));
             }
@@ -299,6 +353,15 @@ impl<'a> Machine<'a> {
     fn redis(&mut self, call: &Call) -> Result<Value, Stop> {
         let args = self.values(&call.args)?;
         self.line = call.line;
+        self.spend(CALL_STEPS)?;
+        for arg in &args {
+            let steps = match arg {
+                Value::Number(_) => WRITTEN_STEPS,
+                Value::Text(text) => text.len() / BYTES_PER_STEP,
+                Value::Nil | Value::Bool(_) | Value::Table(_) => 0,
+            };
+            self.spend(WORD_STEPS + steps)?;
+        }
         let mut words: Vec<Cow<'_, [u8]>> = vec![call.command.name().as_bytes().into()];
         for arg in &args {
             words.push(match arg {

@@ -7,8 +7,8 @@ use super::token::{Kind, Token};
 
 /// Blocks in blocks.
 const BLOCKS_MAX: usize = 16;
-/// Locals of a script, as in Lua.
-const LOCALS_MAX: usize = 200;
+/// Locals of a script. The parser looks for each name among all of them.
+const LOCALS_MAX: usize = 64;
 
 const KEYWORDS: [&str; 21] = [
     "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local",
@@ -122,12 +122,18 @@ impl<'a> Parser<'a> {
     }
 
     fn declare(&mut self, name: &'a str) -> Result<usize, Unrecognised> {
-        if self.slots == LOCALS_MAX {
+        let slot = self.slots;
+        self.slots += 1;
+        self.bring_into_scope(name, Local::Slot(slot))?;
+        Ok(slot)
+    }
+
+    fn bring_into_scope(&mut self, name: &'a str, local: Local) -> Result<(), Unrecognised> {
+        if self.scope.len() == LOCALS_MAX || self.slots > LOCALS_MAX {
             return Err(self.error(format!("there are more than {LOCALS_MAX} locals")));
         }
-        self.slots += 1;
-        self.scope.push((name, Local::Slot(self.slots - 1)));
-        Ok(self.slots - 1)
+        self.scope.push((name, local));
+        Ok(())
     }
 
     /// Statements up to a token that ends a block, which is left.
@@ -197,7 +203,7 @@ impl<'a> Parser<'a> {
             for _ in ["=", "redis", ".", "call"] {
                 self.advance();
             }
-            self.scope.push((name, Local::Call { protected }));
+            self.bring_into_scope(name, Local::Call { protected })?;
             return Ok(StatementKind::Do(Vec::new()));
         }
         // The values do not see the new names.

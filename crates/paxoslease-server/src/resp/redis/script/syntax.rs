@@ -286,6 +286,18 @@ impl Command {
 }
 
 impl Expr {
+    /// The number of expressions in the tree, if it is at most `max`, and otherwise a larger one.
+    pub(super) fn nodes(&self, max: usize) -> usize {
+        let mut nodes = 1;
+        for part in self.parts() {
+            if nodes > max {
+                break;
+            }
+            nodes += part.nodes(max - nodes);
+        }
+        nodes
+    }
+
     /// The expressions of which this one is made.
     pub(super) fn parts(&self) -> Vec<&Expr> {
         match self {

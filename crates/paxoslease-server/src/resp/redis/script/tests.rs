@@ -104,7 +104,7 @@ fn refusal(text: &str) -> String {
 fn run(text: &str, keys: &[&str], args: &[&str], store: &mut Memory) -> Result<Reply, Fault> {
     let keys: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
     let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
-    script(text).run(&keys, &args, store)
+    script(text).run(&keys, &args, store).outcome
 }
 
 /// What a script about the key `lock` replies to `mine` if the key is absent, mine or another's,

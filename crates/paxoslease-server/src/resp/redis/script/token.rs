@@ -28,10 +28,14 @@ pub(super) struct Token {
     pub(super) line: u32,
 }
 
-pub(super) fn tokens(text: &[u8]) -> Result<Vec<Token>, Unrecognised> {
+/// The tokens of a text that has at most `max`.
+pub(super) fn tokens(text: &[u8], max: usize) -> Result<Vec<Token>, Unrecognised> {
     let mut reader = Reader { text, at: 0, line: 1 };
     let mut found = Vec::new();
     while let Some(token) = reader.next()? {
+        if found.len() == max {
+            return Err(reader.error(format!("the script has more than {max} tokens")));
+        }
         found.push(token);
     }
     Ok(found)
@@ -46,7 +50,8 @@ pub(super) fn normal_form(tokens: &[Token]) -> Vec<u8> {
             Kind::Mark(";") => continue,
             Kind::Mark(mark) => normal.extend_from_slice(mark.as_bytes()),
             Kind::Word(word) => normal.extend_from_slice(word.as_bytes()),
-            Kind::Number(number) => normal.extend_from_slice(number.to_string().as_bytes()),
+            // Without an exponent, a number may have 309 digits.
+            Kind::Number(number) => normal.extend_from_slice(format!("{number:e}").as_bytes()),
             Kind::Text(text) if is_command(&tokens[..at]) => {
                 put_quoted(&mut normal, &text.to_ascii_lowercase());
             }

@@ -85,6 +85,11 @@ impl Table {
         self.sequence.len()
     }
 
+    /// The number of its keys.
+    pub(super) fn count(&self) -> usize {
+        self.sequence.len() + self.others.len()
+    }
+
     /// The value of a position counted from 1.
     pub(super) fn at(&self, position: usize) -> Value {
         let found = position.checked_sub(1).and_then(|index| self.sequence.get(index));
