@@ -1,11 +1,13 @@
 //! What hostile clients and peers cost other clients: pairs of acquire and release at an attacked
-//! node, in turns with the same load without the attack; and the memory of an idle connection.
+//! node, in turns with the same load without the attack; the worst input of every command, found by
+//! a search; and the memory of an idle connection.
 //!
 //! Attackers run on the same machine and take processor time from the cell. So most attack at a
 //! stated rate, and the figures say how much the node itself ran.
 
 mod attack;
 mod idle;
+mod search;
 
 use std::time::Duration;
 
@@ -23,9 +25,15 @@ const IDLE_CONNECTIONS: usize = 10_000;
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
-    /// One attack only, by its name
+    /// One attack only, by its name; `idle` and `search` are also names
     #[arg(long)]
     only: Option<String>,
+    /// With `--only search`: one command only
+    #[arg(long)]
+    command: Option<String>,
+    /// Seconds of search for each command
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
     /// Turns with and without each attack
     #[arg(long, default_value_t = 5)]
     turns: u32,
@@ -34,6 +42,9 @@ struct Cli {
 fn main() -> Result<()> {
     let cli = Cli::parse();
     let settings = OursSettings::new("--limit connections=15000");
+    if cli.only.as_deref().is_none_or(|only| only == "search") {
+        search::search(cli.command.as_deref(), Duration::from_secs_f64(cli.seconds))?;
+    }
     if cli.only.as_deref().is_none_or(|only| only == "idle") {
         idle::measure(&settings, IDLE_CONNECTIONS)?;
     }
