@@ -96,8 +96,10 @@ impl Quotas {
 }
 
 impl Counted {
-    /// A lease that has room already lasts until `ends_at`.
+    /// A lease that has room already lasts until `ends_at`. If it was counted before, it gives that
+    /// room back: the answers to its acquire and to its renewal may come in any order.
     fn count(&mut self, lease: LeaseKey, token: TokenHash, ends_at: Instant) {
+        self.forget(lease);
         self.leases.insert(lease, Lease { token, ends_at });
         self.by_end.insert((ends_at, lease));
     }
@@ -169,16 +171,10 @@ impl Renewal {
     /// The lease was renewed until `ends_at`. It counts from now on, if it did not before.
     pub(crate) fn renewed(self, ends_at: Instant) {
         let mut counted = self.quotas.counted();
-        match counted.leases.get(&self.lease).copied() {
-            Some(before) => {
-                counted.by_end.remove(&(before.ends_at, self.lease));
-                counted.count(self.lease, before.token, ends_at);
-            }
-            None => {
-                *counted.taken.entry(self.token).or_default() += 1;
-                counted.count(self.lease, self.token, ends_at);
-            }
-        }
+        let before = counted.leases.get(&self.lease);
+        let token = before.map_or(self.token, |before| before.token);
+        *counted.taken.entry(token).or_default() += 1;
+        counted.count(self.lease, token, ends_at);
     }
 }
 
@@ -241,6 +237,18 @@ mod tests {
         assert_eq!(quotas.claim(quota(1), now).err(), Some(1));
         claim.give_back();
         assert!(quotas.claim(quota(1), now).is_ok());
+    }
+
+    #[test]
+    fn a_lease_that_is_renewed_before_its_grant_is_seen_counts_once() {
+        let (quotas, now) = (Arc::<Quotas>::default(), Instant::ZERO);
+        let mut claim = quotas.claim(quota(2), now).expect("room");
+        renew(&quotas, "a", now.after(3 * TTL));
+        claim.granted(name("a"), 1, now.after(2 * TTL));
+        assert_eq!(grant(&quotas, 2, "b", now), Ok(()), "a counts once");
+        assert_eq!(grant(&quotas, 2, "c", now), Err(2));
+        assert_eq!(grant(&quotas, 2, "c", now.after(4 * TTL)), Ok(()), "both are over");
+        assert_eq!(quotas.counted().by_end.len(), 1);
     }
 
     #[test]

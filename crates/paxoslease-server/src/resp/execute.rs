@@ -302,8 +302,8 @@ impl Session {
             }
             Some(option) => return Err(ReplyError::Unexpected(option, Command::Release.usage())),
         };
-        turn.common.ended(name, fence);
         let ask = self.ask(turn, None, None)?;
+        turn.common.ended(name, fence);
         if turn.common.audit.is_on() {
             let entry = self.entry(turn.common, event, name, Some(fence));
             turn.common.pending.get(ask).entry = Some(Box::new(entry));
