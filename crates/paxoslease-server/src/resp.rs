@@ -510,12 +510,6 @@ impl FrontEnd for Sessions {
 
     fn answered(&mut self, shard: &mut ShardHandle<'_>, id: u64, answer: Answer) {
         let (id, common) = (id as usize, &mut self.common);
-        if common.steps.are_spent() && common.pending.get(id).takes_steps() {
-            return common.deferred.push_back(Deferred::Answer(id, answer));
-        }
-        if let Some(limit) = answer.limit() {
-            common.tally.limited(shard.now(), limit, 1);
-        }
         let request = common.pending.get(id);
         if let Answer::Granted { permit: Some(_), .. } = answer {
             request.name_permit(&answer);
@@ -540,6 +534,14 @@ impl FrontEnd for Sessions {
         if let Some(entry) = request.entry.take() {
             request.entry = common.audit.answered(entry, &answer);
         }
+        // Quotas and the audit log count an answer when it comes. Its evaluation may have to wait.
+        if common.steps.are_spent() && common.pending.get(id).takes_steps() {
+            return common.deferred.push_back(Deferred::Answer(id, answer));
+        }
+        if let Some(limit) = answer.limit() {
+            common.tally.limited(shard.now(), limit, 1);
+        }
+        let request = common.pending.get(id);
         match request.owner {
             Owner::Nobody => match answer {
                 Answer::Granted { tenure, .. } => {
@@ -654,7 +656,10 @@ impl FrontEnd for Sessions {
                 self.look_at = Some(shard.now().after(self.common.server.slow_reader_after));
             }
         }
-        self.common.dirty = dirty;
+        // The empty list keeps its memory, unless a session became dirty meanwhile.
+        if self.common.dirty.is_empty() {
+            self.common.dirty = dirty;
+        }
     }
 
     fn next_at(&self) -> Option<Instant> {

@@ -429,7 +429,6 @@ impl Session {
 
     /// Sends as much as the connection takes. Returns whether the session goes on.
     pub(super) fn flush(&mut self, turn: &mut Turn<'_, '_>) -> bool {
-        self.is_dirty = false;
         loop {
             if self.output.pending() > 0 {
                 let taken = turn.shard.sockets.send(self.conn, self.output.unsent());
@@ -444,6 +443,8 @@ impl Session {
                 put_missed(missed, self.protocol, &mut self.output.bytes);
             }
         }
+        // Only now: a message about missed hints marks the session again, and the loop has sent it.
+        self.is_dirty = false;
         if self.is_held && !self.is_closing && self.has_room(turn.common) {
             self.is_held = false;
             turn.shard.sockets.resume(self.conn);

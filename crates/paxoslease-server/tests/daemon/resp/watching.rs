@@ -63,3 +63,24 @@ fn a_slow_watcher_is_told_how_much_it_missed_and_no_other_is() {
         }
     }
 }
+
+#[test]
+fn a_slow_subscriber_is_told_how_much_it_missed_and_served_on() {
+    let cell = Cell::three();
+    let mut subscriber = cell[0].client3();
+    subscriber.ask("PSUBSCRIBE lease:*");
+    let mut holder = cell[0].client();
+    let (name, owner) = ("n".repeat(490), "h".repeat(256));
+    for round in 0..200 {
+        for n in 0..50 {
+            holder.send(&format!("LEASE.ACQUIRE {name}{round}/{n} 60000 HOLDER {owner}"));
+        }
+        for _ in 0..50 {
+            holder.next();
+        }
+    }
+    cell[0].wait_for_limit("watch", 1);
+    told(&mut subscriber, "missed");
+    subscriber.send("PING after");
+    told(&mut subscriber, "after");
+}
