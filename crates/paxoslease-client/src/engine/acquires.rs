@@ -335,6 +335,8 @@ impl Acquires {
         }
         self.queued -= usize::from(acquire.state == AcquireState::Queued);
         acquire.state = AcquireState::Unsent;
+        // The next node tells the holder that this one sees.
+        acquire.is_holder_asked = false;
         true
     }
 
