@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::num::NonZero;
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -62,9 +64,20 @@ impl Step {
     fn invocations(&self) -> Vec<Invocation> {
         match self.commands[..] {
             ["features"] => features(),
-            _ => self.commands.iter().map(|line| Invocation::typed(line)).collect(),
+            _ => self.commands.iter().map(|line| typed(line)).collect(),
         }
     }
+}
+
+/// A command of a step. Many tests wait for real time, so more of them run at once than there are
+/// cores.
+fn typed(line: &'static str) -> Invocation {
+    let command = Invocation::typed(line);
+    if !line.starts_with("cargo nextest run") {
+        return command;
+    }
+    let threads = 2 * available_parallelism().map_or(1, NonZero::get);
+    command.args([format!("--test-threads={threads}")])
 }
 
 pub(crate) fn steps() -> Vec<Step> {
@@ -166,10 +179,9 @@ mod tests {
         };
         assert_eq!(filter("default"), format!("not {}", filter("rest")));
         let shown = shown();
-        for command in
-            ["cargo nextest run --workspace", "cargo nextest run --workspace --profile rest"]
-        {
-            assert!(shown.iter().any(|line| line == command), "{shown:?}");
+        for arguments in [" --test-threads=", " --profile rest --test-threads="] {
+            let command = format!("cargo nextest run --workspace{arguments}");
+            assert!(shown.iter().any(|line| line.starts_with(&command)), "{shown:?}");
         }
     }
 
