@@ -473,9 +473,14 @@ fn false_members_are_not_believed() {
     }
     // Nothing of it is on disk.
     founded.cell.nodes.remove(0).shutdown_blocking();
-    let config = with_tls(&founded.authority, founded.config(1));
+    let config = founded.config(1).peer(PROPOSER, "127.0.0.1:1");
+    let config = with_tls(&founded.authority, config);
     founded.cell.nodes.push(Node::start_blocking(config).expect("starts"));
     founded.cell.nodes.iter().for_each(|node| block_on(node.ready()).expect("a majority"));
+    // The list of a node vouches for members that it does not know yet, not for proposers.
+    let (mut peer, _) = founded.greeted(proposer, 1, 4);
+    assert!(peer.send(&membership(&MembershipMessage::Config(alone(PROPOSER, Birth(9))))));
+    refused.wait_for(8);
     assert_eq!(status(&founded.cell.nodes[1]).epoch, 3);
     founded.cell.serves();
 }

@@ -12,8 +12,8 @@ use std::sync::Arc;
 #[cfg(feature = "simulation")]
 use paxoslease_core::Birth;
 use paxoslease_core::{
-    ConfigRefusal, Configuration, Decider, DeciderConfig, Instant, MembershipEvent, NodeId,
-    NodeView, StableConfiguration, Ttl,
+    ConfigRefusal, Configuration, Decider, DeciderConfig, Instant, MembershipEvent,
+    MembershipMessage, NodeId, NodeView, StableConfiguration, Ttl,
 };
 use paxoslease_holder::{ChangeStatus, MembersError, Membership};
 use paxoslease_wire::{ListUse, decode_membership};
@@ -173,6 +173,13 @@ impl Driver {
             return Err("it asked about members, and this node has a fixed list".to_owned());
         }
         let message = decode_membership(frame).map_err(|error| format!("bad message: {error}"))?;
+        // C11: an operator vouches for the members in the list of this node, not for proposers.
+        if let MembershipMessage::Config(configuration) = &message
+            && self.peers.only_proposes(from)
+        {
+            self.refuse_configuration(now, from, configuration.epoch(), ConfigRefusal::NotMember);
+            return Ok(());
+        }
         let from = (from, self.peers.birth_of(from));
         self.decide(now, |decider, view| decider.handle_message(now, from, message, view));
         self.tick_requests(now);
