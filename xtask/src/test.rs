@@ -30,7 +30,7 @@ pub(crate) fn run(all: bool) -> anyhow::Result<()> {
     steps.retain(|step| all || !step.is_of_second_gate);
     let count = steps.len();
     let titles: Vec<&str> = steps.iter().map(|step| step.title).collect();
-    let minutes = if all { "25 minutes" } else { "10 minutes; `--all` runs the rest" };
+    let minutes = if all { "30 minutes" } else { "10 minutes; `--all` runs the rest" };
     eprintln!(
         "This runs {count} steps: {}.\nFrom nothing it takes about {minutes}, on two cores.",
         titles.join(", ")
