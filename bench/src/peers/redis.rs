@@ -2,14 +2,12 @@
 //! one alone, or several without knowledge of each other for Redlock. What a server grants is gone
 //! when it dies.
 
-use std::process::Command;
-
 use anyhow::{Context, Result};
 use paxoslease_load::{Dialect, Extent, Plan, Report, run_with};
 
 use super::redlock::Redlock;
 use super::{Service, Target, addresses, connected, grant_one, pairs, started, version_of};
-use paxoslease_rig::{Folder, Process, free_ports};
+use paxoslease_rig::{Folder, Process, free_ports, redis_server};
 
 /// One server, or the servers of Redlock, without persistence.
 #[derive(Debug)]
@@ -59,12 +57,7 @@ impl Service for Redis {
     fn spawn(&self, member: usize) -> Result<Process> {
         let data = self.folder.join(member.to_string());
         std::fs::create_dir_all(&data)?;
-        let mut command = Command::new("redis-server");
-        command.args(["--port", &self.ports[member].to_string(), "--bind", "127.0.0.1"]);
-        command.args(["--save", "", "--appendonly", "no"]);
-        command.arg("--dir").arg(&data);
-        Process::spawn(command, &data.join("log"))
-            .context("is redis-server installed? On Debian: apt-get install redis-server")
+        redis_server(self.ports[member], &data)
     }
 
     fn probe(&self, member: usize) -> Result<()> {

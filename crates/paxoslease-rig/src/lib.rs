@@ -8,10 +8,12 @@ mod folder;
 pub mod interrupt;
 mod ports;
 mod process;
+mod redis;
 mod transcript;
 
 pub use certificates::Certificates;
 pub use folder::Folder;
 pub use ports::free_ports;
 pub use process::{Process, end_all, paxoslease_beside_this};
+pub use redis::redis_server;
 pub use transcript::check_transcript;
