@@ -130,7 +130,9 @@ impl Cell {
         // A variable, because an older binary may not know the option.
         command.env("PAXOSLEASE_NODE_INSECURE_PLAINTEXT", "true");
         command.env("PAXOSLEASE_CLOCK_PPM", node.ppm.to_string());
-        command.env(traces::FOLDER, traces::folder(&options.folder));
+        if options.has_traces {
+            command.env(traces::FOLDER, traces::folder(&options.folder));
+        }
         command.envs(options.without_rule.as_ref().map(|rule| ("PAXOSLEASE_WITHOUT_RULE", rule)));
         if let Some(disk) = &node.disk {
             command.arg("--data-dir").arg(disk.path());

@@ -374,6 +374,7 @@ fn order(options: &Options, seed: u64) -> Result<RunOptions> {
         client,
         is_diskless: options.diskless,
         on_loopback: options.loopback,
+        has_traces: true,
         folder,
     })
 }

@@ -36,6 +36,8 @@ pub struct RunOptions {
     pub is_diskless: bool,
     /// Whether to use loopback even if namespaces are possible.
     pub on_loopback: bool,
+    /// Whether nodes that can write traces do.
+    pub has_traces: bool,
     pub folder: PathBuf,
 }
 
