@@ -7,9 +7,10 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use paxoslease_chaos::check::{self, Bounds, Rule, Verdict};
 use paxoslease_chaos::directed;
+use paxoslease_chaos::linear::args::{LinearArgs, judge_run};
 use paxoslease_chaos::network::spaces;
 use paxoslease_chaos::report::{self, ReportFacts};
 use paxoslease_chaos::run::{self, RunOptions, RunOutcome};
@@ -41,7 +42,11 @@ const TRIES: u64 = 3;
 #[derive(Parser, Clone, Debug)]
 #[command(name = "cargo xtask chaos", bin_name = "cargo xtask chaos")]
 #[command(after_help = "Exit code: 0 when all was well, 3 on a violation, 1 for anything else.")]
+#[command(args_conflicts_with_subcommands = true)]
 struct Options {
+    #[command(subcommand)]
+    task: Option<Task>,
+
     /// The seed of everything random; the same seed gives the same schedule [default: a new one
     /// every time]
     #[arg(long, value_name = "N")]
@@ -111,6 +116,11 @@ struct Options {
     out: Option<PathBuf>,
 }
 
+#[derive(Subcommand, Clone, Debug)]
+enum Task {
+    Linear(LinearArgs),
+}
+
 fn main() -> ExitCode {
     match run(&Options::parse()) {
         Ok(code) => code,
@@ -126,6 +136,9 @@ fn run(options: &Options) -> Result<ExitCode> {
         spaces::remove(true);
         cell::unmount_all();
     })?;
+    if let Some(Task::Linear(args)) = &options.task {
+        return Ok(code(!judge_run(args)?, false).into());
+    }
     if options.quick {
         return quick(options);
     }
