@@ -145,6 +145,31 @@ impl Proposer {
     pub(crate) fn is_released(&self, tenure: Tenure) -> bool {
         (!self.releases.is_empty() && self.releases.contains_key(&tenure))
             || self.released_elsewhere.contains(&tenure)
+            || self.changes.is_releasing(tenure)
+    }
+
+    /// K8: a member says that its register holds the tenure, so a change has to end it. Takes the
+    /// callers, unless they are answered.
+    #[cold]
+    pub(crate) fn release_is_durable(
+        &mut self,
+        env: &Env<'_>,
+        member: MemberSet,
+        tenure: Tenure,
+    ) -> Option<(Vec<Token>, Label, Instant)> {
+        let releasing = self.releases.get_mut(&tenure)?;
+        releasing.confirmed = releasing.confirmed.with(member);
+        if releasing.answered {
+            return None;
+        }
+        releasing.answered = true;
+        self.releases_open -= 1 + releasing.also.len();
+        let tokens = releasing.token.take().into_iter().chain(releasing.also.drain(..)).collect();
+        let (label, answer_by) = (releasing.label.clone(), releasing.answer_by);
+        if releasing.confirmed.contains(env.cell().everyone()) {
+            self.releases.remove(&tenure);
+        }
+        Some((tokens, label, answer_by))
     }
 
     /// The remembered releases: tenure, acceptors that confirmed, and whether callers are answered.
