@@ -12,7 +12,8 @@ use crate::refusal::Refusal;
 use crate::rules::Rule;
 use crate::storage::Slot;
 use crate::{
-    Ballot, Config, Durability, Holder, Instant, Label, Name, NodeId, Request, Standing, Ttl,
+    Ballot, Config, Durability, Holder, Instant, Label, Name, NodeId, Request, Standing, Tenure,
+    Ttl,
 };
 
 impl Acceptor {
@@ -73,8 +74,7 @@ impl Acceptor {
                     && entry.is_durable()
                     && (entry.ballot == ballot || !config.rules.on(Rule::ForgetsOneBallot))
                 {
-                    self.registers.settle(config, now, out, slot);
-                    self.note_released(now, slot);
+                    self.registers.settle(now, slot);
                 }
                 Ok(None)
             }
@@ -167,6 +167,22 @@ impl Acceptor {
             return Ok(None);
         }
         Ok(Some(DurableBody::Stored { ballot }))
+    }
+
+    /// K3: the end of a durable lease ends its ordinary lease too, which may have been asked to last
+    /// longer: its holder gave up that belief before it set the end (K10).
+    pub(crate) fn end_ordinary(
+        &mut self,
+        config: &Config,
+        now: Instant,
+        slot: Slot,
+        tenure: Tenure,
+    ) {
+        let register = &mut self.table.unmark(slot).register;
+        if register.live(now).is_some_and(|live| live.tenure == tenure) {
+            register.release(config.rules, now, tenure);
+            self.note_released(now, slot);
+        }
     }
 
     /// K14: why a held value cannot be stored.

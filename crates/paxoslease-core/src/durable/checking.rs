@@ -126,7 +126,10 @@ impl Shard {
                 });
             }
         }
-        for (label, tenure) in written.ended {
+        for (slot, label, tenure) in written.ended {
+            if let Some(acceptor) = &mut self.acceptor {
+                acceptor.end_ordinary(&self.config, now, slot, tenure);
+            }
             if self.watched {
                 self.out.emit(Event::ExpiredHint { label: label.clone(), tenure });
             }
@@ -321,7 +324,7 @@ impl Shard {
     fn due_checks(&mut self, now: Instant) -> Vec<Label> {
         let mut labels = Vec::new();
         let Some(acceptor) = &mut self.acceptor else { return labels };
-        while let Some(label) = acceptor.registers.pop_check(now) {
+        while let Some(label) = acceptor.registers.pop_check(&self.config, now, &mut self.out) {
             let has_room = self.proposer.changes.len() + labels.len() < CHECKS_MAX;
             if has_room && !self.proposer.changes.is_changing(&label) {
                 labels.push(label.with_holder(Holder::NONE));

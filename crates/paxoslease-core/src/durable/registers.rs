@@ -21,6 +21,9 @@ use crate::{Ballot, Config, Durability, Instant, Label, Lasts, MemberSet, NodeId
 const CHECK_AFTER_WRITE: Duration = Duration::from_secs(1);
 /// How often it checks again.
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
+/// How long a free register is kept after every member stores it: a release whose answer was lost is
+/// tried again for no longer, and finds out which release ended the tenure.
+const FREE_KEPT: Duration = Duration::from_secs(3);
 /// Members check one after the other, so that they do not outbid each other.
 const CHECK_STAGGER: Duration = Duration::from_millis(200);
 
@@ -60,8 +63,8 @@ struct Write {
 pub(crate) struct Written {
     /// The proposers to answer, with their changes.
     pub(crate) answers: Vec<(NodeId, Ballot)>,
-    /// The leases whose end has passed for good.
-    pub(crate) ended: Vec<(Label, Tenure)>,
+    /// The leases whose end has passed for good, with the tenures that were granted.
+    pub(crate) ended: Vec<(Slot, Label, Tenure)>,
 }
 
 #[derive(Clone, Debug)]
@@ -249,17 +252,15 @@ impl Registers {
         self.writes.iter_mut().for_each(|write| write.answer = None);
     }
 
-    /// K5: every member stores this value. A free register is forgotten.
-    pub(crate) fn settle(&mut self, config: &Config, now: Instant, out: &mut Outbox, slot: Slot) {
-        let Some(entry) = self.by_slot.get_mut(&slot) else { return };
+    /// K5: every member stores this value. A free register is forgotten soon.
+    pub(crate) fn settle(&mut self, now: Instant, slot: Slot) {
+        let Some(entry) = self.by_slot.get_mut(&slot).filter(|entry| !entry.is_settled) else {
+            return;
+        };
         entry.is_settled = true;
         match entry.value {
             DurableValue::Held { .. } => self.check_at(slot, Instant::MAX),
-            DurableValue::Free { .. } => {
-                if let Some(Entry { label, .. }) = self.remove(slot) {
-                    self.write(config, now, out, Some(slot), DurableWrite::Forget(label));
-                }
-            }
+            DurableValue::Free { .. } => self.check_at(slot, now.after(FREE_KEPT)),
         }
     }
 
@@ -295,10 +296,10 @@ impl Registers {
         }
         while let Some((_, slot)) = self.ending.pop_front_if(|(last, _)| *last <= sequence) {
             let Some(entry) = self.by_slot.get_mut(&slot) else { continue };
-            let DurableValue::Held { fence, ends_at, .. } = entry.value else { continue };
+            let DurableValue::Held { tenure, ends_at, .. } = entry.value else { continue };
             if ends_at <= file_time && !entry.is_over {
                 entry.is_over = true;
-                written.ended.push((entry.label.clone(), fence));
+                written.ended.push((slot, entry.label.clone(), tenure));
                 self.check_at(slot, now.after(stagger(config)));
             }
         }
@@ -330,14 +331,28 @@ impl Registers {
         first(&self.ends).min(first(&self.checks))
     }
 
-    /// The next register that this node has to check. It is checked again after a minute.
-    pub(crate) fn pop_check(&mut self, now: Instant) -> Option<Label> {
-        let (due_at, slot) = self.checks.first().copied()?;
-        if now < due_at {
-            return None;
+    /// The next register that this node has to check. It is checked again after a minute. Free
+    /// registers that every member stores are forgotten instead.
+    pub(crate) fn pop_check(
+        &mut self,
+        config: &Config,
+        now: Instant,
+        out: &mut Outbox,
+    ) -> Option<Label> {
+        loop {
+            let (due_at, slot) = self.checks.first().copied()?;
+            if now < due_at {
+                return None;
+            }
+            self.check_at(slot, now.after(CHECK_AGAIN));
+            let Entry { label, value, is_settled, .. } = self.get(slot)?;
+            if !*is_settled || matches!(value, DurableValue::Held { .. }) {
+                return Some(label.clone());
+            }
+            let label = label.clone();
+            self.remove(slot);
+            self.write(config, now, out, Some(slot), DurableWrite::Forget(label));
         }
-        self.check_at(slot, now.after(CHECK_AGAIN));
-        self.get(slot).map(|entry| entry.label.clone())
     }
 
     /// A register that could not be checked now, or that the node has a reason to check.
