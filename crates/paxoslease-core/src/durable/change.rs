@@ -25,6 +25,8 @@ use crate::{Ballot, Event, Holder, Instant, Label, Lasts, MemberSet, Tenure, Ttl
 
 /// How often a change is tried again before it has no answer.
 const TRIES_MAX: u8 = 64;
+/// How long a node waits for the last members, to tell all that all have stored a value (K5).
+const ALL_WITHIN: Duration = Duration::from_millis(900);
 /// The most releases without a caller that go on in the background.
 const BACKGROUND_MAX: usize = 1 << 14;
 
@@ -352,7 +354,7 @@ impl Proposer {
             DurableMessage::Refused { ballot, why } => {
                 self.on_change_refused(env, now, member, ballot, Some(why));
             }
-            DurableMessage::IsDurable { ballot } => self.on_is_durable(env, now, member, ballot),
+            DurableMessage::IsDurable { ballot } => self.on_is_durable(env, now, ballot),
             DurableMessage::Prepare { .. }
             | DurableMessage::Store { .. }
             | DurableMessage::All { .. } => {}
@@ -405,6 +407,10 @@ impl Proposer {
         let Some(change) = self.changes.by_ballot.remove(&ballot) else { return false };
         match decision {
             Decision::NeedMore => unreachable!("handled above"),
+            // A check has no caller: the member looks again later.
+            Decision::Wait if change.goal == Goal::Check => {
+                self.next_change(env, now, &change.label);
+            }
             Decision::Wait => self.pause_or_end(env, now, ballot, change),
             Decision::Done(outcome) => {
                 self.answer_change(env, now, &change, outcome);
@@ -493,10 +499,9 @@ impl Proposer {
                 (*refused, *no_room)
             }
         };
-        let is_possible = cell.is_quorum(cell.everyone().without(refused))
-            || matches!(change.phase, Phase::Preparing { .. })
-                && cell.is_confirmed_by(cell.old_set().without(refused));
-        if is_possible {
+        let others = cell.everyone().without(refused).without(self.silent);
+        let is_preparing = matches!(change.phase, Phase::Preparing { .. });
+        if cell.is_quorum(others) || is_preparing && cell.is_confirmed_by(others) {
             return;
         }
         let Some(mut change) = self.changes.by_ballot.remove(&ballot) else { return };
@@ -511,20 +516,14 @@ impl Proposer {
 
     /// K4, K8: a register holds the tenure of a Renew or a Release, so only a change may prolong or
     /// end it.
-    fn on_is_durable(
-        &mut self,
-        env: &mut Env<'_>,
-        now: Instant,
-        member: MemberSet,
-        ballot: Ballot,
-    ) {
+    fn on_is_durable(&mut self, env: &mut Env<'_>, now: Instant, ballot: Ballot) {
         if let Some((renewal, tenure, ttl)) = self.take_renewal(ballot) {
             let Some(token) = renewal.token else { return };
             let lasts = Lasts::from_millis(ttl.as_millis().into()).expect("a ttl is not zero");
             return self.keep(env, now, token, renewal.label, (tenure, lasts, true));
         }
         let Some(tenure) = Tenure::of(ballot) else { return };
-        if let Some((tokens, label, answer_by)) = self.release_is_durable(env, member, tenure) {
+        if let Some((tokens, label, answer_by)) = self.take_release(tenure) {
             self.release_durable(env, now, tokens, label, tenure, answer_by);
         }
     }
@@ -537,9 +536,21 @@ impl Proposer {
         let Some(change) = self.changes.by_ballot.get(&ballot) else { return };
         let Change { deadline, started_at, .. } = *change;
         let is_over = now >= deadline;
+        let is_refused = match &change.phase {
+            Phase::Pausing => false,
+            Phase::Preparing { refused, .. } | Phase::Storing { refused, .. } => {
+                !refused.is_empty()
+            }
+        };
         match &change.phase {
             Phase::Storing { is_done: true, .. } => {
-                self.changes.by_ballot.remove(&ballot);
+                // The other disks may be slower. After that, a check finds out.
+                let until = started_at.after(ALL_WITHIN);
+                if now < until {
+                    self.changes.ends.push(until, ballot);
+                } else {
+                    self.changes.by_ballot.remove(&ballot);
+                }
             }
             Phase::Pausing if !is_over => {
                 let Some(change) = self.changes.by_ballot.remove(&ballot) else { return };
@@ -549,6 +560,11 @@ impl Proposer {
                 let Some(mut change) = self.changes.by_ballot.remove(&ballot) else { return };
                 change.give_up_attempt(ballot);
                 self.end_unanswered(env, now, change);
+            }
+            // As in P4: another change may have split the members.
+            Phase::Preparing { .. } | Phase::Storing { .. } if is_refused => {
+                let Some(change) = self.changes.by_ballot.remove(&ballot) else { return };
+                self.pause(env, now, ballot, change);
             }
             Phase::Pausing | Phase::Preparing { .. } | Phase::Storing { .. } => {
                 let pause = self.pause_since(env.config, now, started_at);
