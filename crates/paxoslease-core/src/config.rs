@@ -6,6 +6,18 @@ use core::time::Duration;
 use crate::rules::Rules;
 use crate::{Cell, NodeId};
 
+/// Where the shard keeps the registers of durable leases (K14). All members of a cell do the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Durability {
+    /// On disk: no number of crashes loses a lease.
+    #[default]
+    Disk,
+    /// In memory. A majority that restarts between two checks loses a lease.
+    Volatile,
+    /// Nowhere: the node has no disk, so it refuses to store them.
+    Refused,
+}
+
 /// A shard's settings. Only `cell` must be the same on all nodes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Config {
@@ -45,6 +57,8 @@ pub struct Config {
     /// How long an idle entry is kept, so that messages in flight meet its promise. An entry that
     /// was released is reclaimed after a few round trips, if that is sooner.
     pub reclaim_after: Duration,
+    /// Where registers of durable leases are kept.
+    pub durability: Durability,
     /// Bounds on the memory of the shard.
     pub limits: Limits,
     /// All rules, except in tests that switch one off.
@@ -84,6 +98,8 @@ pub struct Limits {
     pub waiters_max: usize,
     /// Peers' requests that wait for the stable record.
     pub deferred_max: usize,
+    /// Registers of durable names. Beyond that, no further name becomes durable.
+    pub registers_max: usize,
 }
 
 impl Config {
@@ -104,12 +120,14 @@ impl Config {
             backoff_max: Duration::from_millis(200),
             stagger_max: Duration::from_millis(1),
             reclaim_after: Duration::from_secs(1),
+            durability: Durability::Disk,
             limits: Limits {
                 entries_max: 100_000_000,
                 text_bytes_max: usize::MAX,
                 rounds_max: 1_000_000,
                 waiters_max: 1_000_000,
                 deferred_max: 4096,
+                registers_max: 1_000_000,
             },
             rules: Rules::ALL,
         }

@@ -84,6 +84,7 @@ impl Acceptor {
         for entry in self.standing.iter() {
             entry.hash(hasher);
         }
+        self.registers.digest(|set| lens.place(set), hasher);
         self.ended.hash(hasher);
         if lens.hints {
             self.turns.hash(hasher);
@@ -103,6 +104,7 @@ impl Proposer {
         self.owners_digest(hasher);
         self.releases_digest(|set| lens.place(set), hasher);
         self.operations_digest(|set| lens.place(set), hasher);
+        self.changes.digest(|set| lens.place(set), hasher);
         self.contenders.digest(hasher);
     }
 }

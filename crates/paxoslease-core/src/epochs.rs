@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use crate::outbox::Body;
+use crate::outbox::{Body, Outbox};
 use crate::protocol::acceptor::Acceptor;
 use crate::protocol::proposer::{Env, InFlight, Owner, Proposer};
 use crate::protocol::register::Answer;
@@ -61,7 +61,7 @@ impl Shard {
         }
         if let Some(acceptor) = &mut self.acceptor {
             acceptor.raise_floor(floor);
-            acceptor.adopt(&self.config, now, &before);
+            acceptor.adopt(&self.config, &mut self.out, now, &before);
         }
         self.with_proposer(now, |proposer, env| proposer.adopt(env, now, &before));
     }
@@ -147,7 +147,7 @@ impl Voids {
 impl Acceptor {
     /// C2, E2: ends the records that do not count in the new epoch. Promises stay. A joint epoch
     /// begins without dated records.
-    fn adopt(&mut self, config: &Config, now: Instant, before: &Cell) {
+    fn adopt(&mut self, config: &Config, out: &mut Outbox, now: Instant, before: &Cell) {
         let voids = Voids::of(config, before);
         if voids != Voids::Nothing {
             let slots = (0..self.table().slot_count()).map(Slot::new);
@@ -169,6 +169,14 @@ impl Acceptor {
             self.standing = Entries::default();
         }
         self.standing.begin_epoch(config, now);
+        // K13: a majority of the members has the registers without those of a node that was away.
+        self.registers.forget_answers();
+        let own = config.cell.member(config.node);
+        let is_newcomer = own.is_none_or(|own| !config.cell.old_set().contains(own));
+        if is_newcomer || voids == Voids::Everything {
+            self.registers.clear(config, now, out);
+        }
+        self.registers.check_all(config, now, true);
     }
 
     /// E1: a Propose or Heal that was accepted dates the record. Only in a joint epoch is that
@@ -279,6 +287,7 @@ impl Proposer {
         self.release_again(env, before);
         self.inspect_again(env);
         self.stand_again(env);
+        self.change_again(env, now);
         self.retry_waiters(env, now);
     }
 

@@ -1,10 +1,10 @@
 //! The kinds of messages by name, for counters and traces.
 
-use crate::{Hint, Message, Reply, Request};
+use crate::{DurableMessage, Hint, Message, Reply, Request};
 
 impl Message<'_> {
     /// The names of all kinds, for counters and traces.
-    pub const KINDS: [&'static str; 19] = [
+    pub const KINDS: [&'static str; 27] = [
         "Prepare",
         "Propose",
         "Renew",
@@ -24,6 +24,14 @@ impl Message<'_> {
         "Held",
         "Freed",
         "Note",
+        "DurablePrepare",
+        "Store",
+        "All",
+        "DurablePromise",
+        "Stored",
+        "DurableReject",
+        "Refused",
+        "IsDurable",
     ];
 
     /// The index of this kind in [`Self::KINDS`].
@@ -54,6 +62,16 @@ impl Message<'_> {
                 Hint::Held { .. } => 16,
                 Hint::Freed { .. } => 17,
                 Hint::Note { .. } => 18,
+            },
+            Self::Durable(message) => match message {
+                DurableMessage::Prepare { .. } => 19,
+                DurableMessage::Store { .. } => 20,
+                DurableMessage::All { .. } => 21,
+                DurableMessage::Promise { .. } => 22,
+                DurableMessage::Stored { .. } => 23,
+                DurableMessage::Reject { .. } => 24,
+                DurableMessage::Refused { .. } => 25,
+                DurableMessage::IsDurable { .. } => 26,
             },
         }
     }

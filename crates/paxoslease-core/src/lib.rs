@@ -68,10 +68,12 @@ mod storage;
 mod timers;
 
 pub use cell::{Cell, CellError, MEMBERS_MAX, MemberSet, Sets, TtlError};
-pub use config::{Config, ConfigError, Limits};
+pub use config::{Config, ConfigError, Durability, Limits};
 #[cfg(feature = "digest")]
 pub use digest::Lens;
+pub use durable::checking::DurableCounts;
 pub use durable::lasts::Lasts;
+pub use durable::message::{DurableMessage, SentRegister, SentValue, StoreRefusal};
 pub use durable::value::{DurableRegister, DurableValue, DurableWrite};
 pub use membership::configuration::{
     ADDRESS_BYTES_MAX, Birth, Change, ChangeError, Configuration, EPOCHS_MISSED_MAX, Member,

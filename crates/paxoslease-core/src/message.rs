@@ -4,7 +4,7 @@
 //! Every message names its round by its ballot (a Release by its tenure). A reply does not repeat
 //! the name. No message carries its sender, because the transport knows it.
 
-use crate::{Ballot, Holder, Lasts, Name, Standing, Tenure, Ttl};
+use crate::{Ballot, DurableMessage, Holder, Lasts, Name, Standing, Tenure, Ttl};
 
 /// A message from one node to another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -15,6 +15,8 @@ pub enum Message<'a> {
     Reply(Reply<'a>),
     /// Saves time. No rule of safety relies on a hint.
     Hint(Hint<'a>),
+    /// About the register of a durable name (protocol section 10).
+    Durable(DurableMessage<'a>),
 }
 
 /// A proposer's request to an acceptor.

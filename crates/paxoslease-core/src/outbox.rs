@@ -9,6 +9,8 @@ use core::mem;
 use core::ops::Deref;
 use core::time::Duration;
 
+use crate::durable::message::{DurableBody, StoreRefusal};
+use crate::durable::value::DurableWrite;
 use crate::{
     Ballot, Cell, Hint, Holder, Instant, Label, Lasts, MemberSet, Message, NodeId, Record, Reply,
     Request, Seen, Standing, Tenure, Ttl,
@@ -56,6 +58,7 @@ pub(crate) enum Body {
     Held(Sighting),
     Freed { label: Label, nodes_before: u8 },
     Note(Label),
+    Durable(Box<DurableBody>),
 }
 
 /// A lease that some acceptor reported as live. It may be over by the time it is read.
@@ -147,13 +150,6 @@ impl Body {
         }
     }
 
-    pub(crate) fn request(&self) -> Option<Request<'_>> {
-        match self.message() {
-            Message::Request(request) => Some(request),
-            Message::Reply(_) | Message::Hint(_) => None,
-        }
-    }
-
     /// The tenure that an acceptor is asked to store or prolong.
     pub(crate) fn stores(&self) -> Option<Tenure> {
         match self {
@@ -214,6 +210,7 @@ impl Body {
                 H(Hint::Freed { name: label.name(), nodes_before })
             }
             Self::Note(ref label) => H(Hint::Note { name: label.name(), text: label.holder() }),
+            Self::Durable(ref body) => body.message(),
         }
     }
 }
@@ -273,6 +270,37 @@ pub enum Event {
         /// When the operation began, on this node's clock.
         started_at: Instant,
     },
+    /// K8: a majority has the lease on disk, and it lasts this long.
+    Kept {
+        /// The operation that this answers.
+        token: Token,
+        /// The fence of the tenure now.
+        fence: Tenure,
+        /// How long the lease lasts, from the moment each acceptor received the value.
+        lasts: Lasts,
+        /// When the value was sent, on this node's clock: the belief counts from here.
+        started_at: Instant,
+    },
+    /// K14: the disks of a majority have no room for the lease, or there are none. An earlier end
+    /// that the operation was to set may be in force at some members.
+    NotKept {
+        /// The operation that this answers.
+        token: Token,
+        /// Why.
+        why: StoreRefusal,
+    },
+    /// The tenure is over, and it cannot be known whether this release ended it.
+    Doubtful {
+        /// The release that this answers.
+        token: Token,
+    },
+    /// Make this write of a register durable, and then call [`crate::Shard::durable_written`].
+    Durable {
+        /// The number of the write; the next one has the next number.
+        sequence: u64,
+        /// What to write.
+        write: Box<DurableWrite>,
+    },
     /// A renewal or an operation found that the tenure is over; it cannot be held again.
     NotHeld {
         /// The renewal or operation that this answers.
@@ -329,10 +357,14 @@ impl Event {
             | Self::NoQuorum { token }
             | Self::Renewed { token, .. }
             | Self::Stood { token, .. }
+            | Self::Kept { token, .. }
+            | Self::NotKept { token, .. }
+            | Self::Doubtful { token }
             | Self::NotHeld { token, .. }
             | Self::Released { token, .. }
             | Self::Inspected { token, .. } => Some(*token),
             Self::Persist(_)
+            | Self::Durable { .. }
             | Self::HeldHint(_)
             | Self::FreedHint { .. }
             | Self::NoteHint(_)

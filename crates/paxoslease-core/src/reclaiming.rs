@@ -121,7 +121,8 @@ impl Acceptor {
                 return;
             };
             let entry = self.table.get(slot).filter(|entry| entry.register.promised == promised);
-            if entry.is_some_and(|entry| entry.register.live(now).is_none()) {
+            let is_idle = entry.is_some_and(|entry| entry.register.live(now).is_none());
+            if is_idle && self.registers.get(slot).is_none() {
                 self.reclaim(config, slot);
                 self.reclaiming.owed = self.reclaiming.owed.saturating_sub(SWEPT_PER_NAME);
             }
@@ -151,7 +152,7 @@ impl Acceptor {
             let slot = Slot::new(self.reclaiming.sweep_next);
             self.reclaiming.sweep_next += 1;
             let Some(entry) = self.table.get(slot) else { continue };
-            if entry.register.live(now).is_some() {
+            if entry.register.live(now).is_some() || self.registers.get(slot).is_some() {
                 continue;
             }
             if !self.table.is_marked(slot) {

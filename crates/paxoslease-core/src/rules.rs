@@ -90,6 +90,58 @@ listed! {
         StandNeedsMajority,
         /// S3: the end of a standing lease goes with its tenure.
         StandEndsWithTenure,
+        /// K1: a Prepare of a change raises `promised`.
+        ChangePrepareRaisesPromised,
+        /// K2: a Store below `promised` is rejected.
+        StoreObeysPromise,
+        /// K2: a Store raises `promised`.
+        StoreRaisesPromised,
+        /// K2: a Store is answered once it is on disk.
+        StoredAfterDisk,
+        /// K3: an end has passed once a durable file time says so.
+        EndIsDurable,
+        /// K3: while a register is written, no Prepare or Propose for its name is answered.
+        FreeIsDurable,
+        /// K4: a held register refuses a Propose.
+        HeldRefusesPropose,
+        /// K5: only a register with exactly the ballot that all store is settled or forgotten.
+        ForgetsOneBallot,
+        /// K5: All is sent once every member stored the value.
+        ForgetNeedsAll,
+        /// K5: All is sent.
+        ForgetAtAll,
+        /// K6: the accepted value with the highest ballot is current.
+        HighestWins,
+        /// K6: a majority promises before a value is chosen.
+        PromisesOfMajority,
+        /// K6: an end has passed if a member with this very ballot says so.
+        EndOfThisBallot,
+        /// K6: a value was never chosen if a majority does not hold it.
+        DropNeedsMajority,
+        /// K6: a value that was never chosen is dropped.
+        UnchosenIsDropped,
+        /// K7: a majority stores the value before it counts.
+        StoredByMajority,
+        /// K7: a check stores the end that was reported.
+        RepairCarriesEnd,
+        /// K7: what a change that changes nothing found is stored before it is answered.
+        NotHeldIsWritten,
+        /// K7: the fence of a value that a minority reported rises.
+        FenceRises,
+        /// K8: a held value is not stored while a lease of another tenure is live.
+        OtherLeaseBlocks,
+        /// K8: a Keep needs the value or the lease of its tenure.
+        KeepNeedsLease,
+        /// K8: a value that was never chosen is freed only while no lease is live.
+        DropWaits,
+        /// K8: a release frees a register with a lower fence, and no other.
+        ReleaseComparesFence,
+        /// K8: Free names the release that ended the tenure.
+        FreeNamesRelease,
+        /// K9: a value stored by a late majority is worth nothing.
+        LateKeepCountsForNothing,
+        /// K13: the new set stores free registers too before a change of members ends.
+        FreeRegistersMove,
         /// Invariant 5: a quorum is more than half of the members.
         QuorumIsMajority,
         /// C1: a node handles lease messages of its own epoch only.

@@ -23,8 +23,8 @@ use crate::queueing::queue::Waiter;
 use crate::queueing::waiting::Freed;
 use crate::rules::Rule;
 use crate::{
-    Ballot, BallotProblem, CommandError, Config, Holder, Instant, Label, MemberSet, Message, Name,
-    NodeId, Refusal, Reply, Request, Tenure, Ttl,
+    Ballot, BallotProblem, CommandError, Config, Holder, Instant, Label, Lasts, MemberSet, Message,
+    Name, NodeId, Refusal, Reply, Request, Tenure, Ttl,
 };
 
 /// How a node starts (protocol section 6).
@@ -83,7 +83,7 @@ pub struct Renew<'a> {
 /// Borrows the proposer's environment field by field, so that the proposer itself stays free.
 macro_rules! env {
     ($shard:expr) => {
-        Env {
+        $crate::protocol::proposer::Env {
             config: &$shard.config,
             ceilings: &mut $shard.ceilings,
             out: &mut $shard.out,
@@ -92,6 +92,8 @@ macro_rules! env {
         }
     };
 }
+
+pub(crate) use env;
 
 /// The acceptor and the proposer of some names of one node.
 #[derive(Clone, Debug)]
@@ -235,6 +237,17 @@ impl Shard {
     /// # Errors
     /// When the ttl is out of bounds or the shard is full; then nothing was changed.
     pub fn acquire(&mut self, now: Instant, acquire: Acquire<'_>) -> Result<(), CommandError> {
+        self.acquire_for(now, acquire, None)
+    }
+
+    /// `lasts` is set for a durable lease (K9).
+    #[inline]
+    pub(crate) fn acquire_for(
+        &mut self,
+        now: Instant,
+        acquire: Acquire<'_>,
+        lasts: Option<Lasts>,
+    ) -> Result<(), CommandError> {
         self.end_standing(now);
         let Acquire { token, name, holder, ttl, wait } = acquire;
         let ttl = self.config.cell.ttl(ttl).map_err(CommandError::Ttl)?;
@@ -248,6 +261,7 @@ impl Shard {
                 token,
                 label: Label::new(name, holder),
                 ttl,
+                lasts,
                 asked_at: now,
                 wait_ends_at: now.after(wait),
                 deadline: proposer.deadline(env.config, now, wait, ttl),
@@ -372,6 +386,7 @@ impl Shard {
         let outcome = match &message {
             Message::Request(request) => self.handle_request(now, from, request),
             Message::Reply(reply) => self.handle_reply(now, from, reply),
+            Message::Durable(message) => self.handle_durable(now, from, message),
             Message::Hint(hint) => {
                 self.handle_hint(now, *hint);
                 Ok(())
@@ -479,6 +494,7 @@ impl Shard {
         self.end_standing(now);
         self.with_proposer(now, |proposer, env| proposer.handle_timeout(env, now));
         self.renew_standing(now);
+        self.look_after_registers(now);
     }
 
     /// R5: an acceptor without a record has lost its promises. When its quarantine is over, it
@@ -524,17 +540,28 @@ impl Shard {
         }
         self.end_standing(now);
         // These go before the next write, which may lower the ceiling again.
+        self.answer_deferred(now);
+        self.request_write();
+    }
+
+    /// Answers the requests that waited for the disk, unless they have to wait on.
+    pub(crate) fn answer_deferred(&mut self, now: Instant) {
         for _ in 0..self.deferred.len() {
             let Some((from, body)) = self.deferred.pop_front() else { break };
-            let Some(request) = body.request() else { continue };
             if from == self.config.node {
-                self.ask_own(now, &request);
+                self.ask_own(now, &body);
                 self.with_proposer(now, |_, _| {});
-            } else if let Err(refusal) = self.handle_request(now, from, &request) {
+                continue;
+            }
+            let handled = match body.message() {
+                Message::Request(request) => self.handle_request(now, from, &request),
+                Message::Durable(message) => self.handle_durable(now, from, &message),
+                Message::Reply(_) | Message::Hint(_) => Ok(()),
+            };
+            if let Err(refusal) = handled {
                 self.drops[refusal as usize] += 1;
             }
         }
-        self.request_write();
     }
 
     /// Runs the proposer. Then this node's own acceptor answers the requests sent to it, in place,
@@ -547,7 +574,7 @@ impl Shard {
         let result = run(&mut self.proposer, &mut env!(self));
         if let Some(own) = self.own {
             while let Some((place, body)) = self.out.take_for(own) {
-                let agrees = body.request().is_some_and(|request| self.ask_own(now, &request));
+                let agrees = self.ask_own(now, &body);
                 self.out.put_back(place, body, agrees);
             }
         }
@@ -559,14 +586,25 @@ impl Shard {
     }
 
     /// Returns whether this node's own acceptor did as it was asked.
-    fn ask_own(&mut self, now: Instant, request: &Request<'_>) -> bool {
+    fn ask_own(&mut self, now: Instant, body: &Body) -> bool {
         let Some(own) = self.own else { return false };
+        let request = match body.message() {
+            Message::Request(request) => request,
+            Message::Durable(message) => return self.ask_own_register(now, own, &message),
+            Message::Reply(_) | Message::Hint(_) => return false,
+        };
+        let request = &request;
         match self.ask_acceptor(now, self.config.node, request).as_ref().map(Option::as_ref) {
-            Ok(Some(body)) => {
-                let Message::Reply(reply) = body.message() else { return false };
-                self.proposer.handle_reply(&mut env!(self), now, own, &reply);
-                return !reply.is_refusal();
-            }
+            Ok(Some(body)) => match body.message() {
+                Message::Reply(reply) => {
+                    self.proposer.handle_reply(&mut env!(self), now, own, &reply);
+                    return !reply.is_refusal();
+                }
+                Message::Durable(message) => {
+                    self.proposer.on_durable(&mut env!(self), now, own, &message);
+                }
+                Message::Request(_) | Message::Hint(_) => {}
+            },
             Ok(None) => {}
             Err(refusal) => self.drops[*refusal as usize] += 1,
         }
@@ -594,8 +632,10 @@ impl Shard {
     /// When to call [`Self::handle_timeout`]. The wake-up may be stale.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        let standing = self.acceptor.as_ref().map_or(Instant::MAX, |it| it.standing.next_at());
-        let wake_at = self.proposer.next_wake_at().min(standing);
+        let acceptor = self.acceptor.as_ref();
+        let standing = acceptor.map_or(Instant::MAX, |it| it.standing.next_at());
+        let registers = acceptor.map_or(Instant::MAX, |it| it.registers.next_at());
+        let wake_at = self.proposer.next_wake_at().min(standing).min(registers);
         (wake_at < Instant::MAX).then_some(wake_at)
     }
 
@@ -636,6 +676,9 @@ impl Shard {
             proposer.resend(env, now, back);
             proposer.retry_waiters(env, now);
         });
+        if let Some(acceptor) = &mut self.acceptor {
+            acceptor.registers.check_all(&self.config, now, false);
+        }
     }
 
     /// Learns the counter that every frame from a peer carries. This saves Rejects.

@@ -7,6 +7,7 @@
 use alloc::boxed::Box;
 use core::time::Duration;
 
+use crate::durable::registers::Registers;
 use crate::ended::{Ended, EndedTenure};
 use crate::outbox::{Body, LiveLease, Sighting};
 use crate::protocol::record::Ceilings;
@@ -61,6 +62,8 @@ pub(crate) struct Acceptor {
     pub(crate) ended: Ended,
     /// The ends of standing leases (S1).
     pub(crate) standing: Entries,
+    /// The registers of durable names (K1).
+    pub(crate) registers: Registers,
     /// Nodes that were rejected because of a live lease.
     pub(crate) turns: Turns,
 }
@@ -80,6 +83,7 @@ impl Acceptor {
             reclaiming: Reclaiming::default(),
             ended: Ended::default(),
             standing: Entries::new(config),
+            registers: Registers::new(config.rules),
             turns: Turns::default(),
         }
     }
@@ -222,6 +226,11 @@ impl Acceptor {
         from: NodeId,
         request: &Request<'_>,
     ) -> Result<Option<Body>, Refusal> {
+        if !self.registers.is_empty()
+            && let Some(answer) = self.answer_by_register(config, now, request)
+        {
+            return answer;
+        }
         match *request {
             Request::Prepare { name, ballot } => {
                 let round = RoundRequest { from, name, holder: None, ballot, heals: false };
@@ -513,6 +522,11 @@ impl Acceptor {
 
     /// The live lease in a slot; `None` too when the slot is vacant.
     pub(crate) fn lease_at(&self, now: Instant, slot: Slot) -> Option<LiveLease> {
+        if !self.registers.is_empty()
+            && let Some(lease) = self.registered(now, slot)
+        {
+            return Some(lease);
+        }
         let seen = self.sighting_at(now, slot)?;
         let stands = self.standing.get(slot, seen.tenure);
         Some(LiveLease { standing: stands.and_then(|stands| stands.left(now)), seen })
@@ -524,6 +538,11 @@ impl Acceptor {
     }
 
     fn sighting_at(&self, now: Instant, slot: Slot) -> Option<Sighting> {
+        if !self.registers.is_empty()
+            && let Some(lease) = self.registered(now, slot)
+        {
+            return Some(lease.seen);
+        }
         let entry = self.table.get(slot)?;
         let live = entry.register.live(now)?;
         let stands = self.standing.get(slot, live.tenure);

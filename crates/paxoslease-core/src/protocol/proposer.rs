@@ -16,6 +16,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 
 use crate::cell::PLACES_MAX;
+use crate::durable::change::Changes;
 use crate::inspection::Inspection;
 use crate::outbox::{Body, Outbox, Sighting, To};
 use crate::protocol::record::{BALLOT_BLOCK, Ceilings};
@@ -154,6 +155,8 @@ pub(crate) struct Proposer {
     pub(crate) inspections_begun: u64,
     /// Operations that set the end of a lease, by their versions (S1).
     pub(crate) operations: HashMap<Ballot, Operation, FixedState>,
+    /// The changes of registers (K6).
+    pub(crate) changes: Changes,
     /// Outcomes of the renewals of standing leases, which have no caller.
     pub(crate) kept: VecDeque<(Label, Tenure, Kept)>,
     /// How many of `renewals` are of standing leases.
@@ -199,6 +202,7 @@ impl Proposer {
             inspections: HashMap::with_hasher(FixedState::with_seed(seed)),
             inspections_begun: 0,
             operations: HashMap::with_hasher(FixedState::with_seed(seed)),
+            changes: Changes::new(seed),
             kept: VecDeque::new(),
             keeping: 0,
             contenders: Contenders::new(seed),
@@ -517,6 +521,7 @@ impl Proposer {
         self.resend_releases(env, back);
         self.resend_inspections(env, back);
         self.resend_operations(env, back);
+        self.resend_changes(env, back);
     }
 
     /// Acts on all wake-ups that are due.
@@ -537,6 +542,7 @@ impl Proposer {
         while let Some(version) = self.operation_ends.pop(now) {
             self.operation_timed_out(env, now, version);
         }
+        self.changes_timed_out(env, now);
         while let Some(wake) = self.waits.pop(now) {
             match wake {
                 Wake::Contender(id) => self.try_again(env, now, id),
@@ -558,6 +564,7 @@ impl Proposer {
             self.release_ends.next_at(),
             self.inspection_ends.next_at(),
             self.operation_ends.next_at(),
+            self.changes.next_at(),
             self.waits.next_at(),
         ];
         ends.into_iter().fold(Instant::MAX, Instant::min)
@@ -578,7 +585,8 @@ impl Proposer {
 
     /// Rounds, unanswered releases, inspections and operations.
     pub(crate) fn in_flight(&self) -> usize {
-        self.rounds.len() + self.releases_open + self.inspections.len() + self.operations.len()
+        let asked = self.inspections.len() + self.operations.len() + self.changes.len();
+        self.rounds.len() + self.releases_open + asked
     }
 
     /// Whether this node remembers any Heal that it sent.

@@ -7,7 +7,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::outbox::Token;
-use crate::{Instant, Label, Ttl};
+use crate::{Instant, Label, Lasts, Ttl};
 
 /// Gaps that are not worth closing.
 const GAPS_SPARE: usize = 32;
@@ -18,6 +18,8 @@ pub(crate) struct Waiter {
     pub(crate) token: Token,
     pub(crate) label: Label,
     pub(crate) ttl: Ttl,
+    /// Set for a durable lease (K9): how long it lasts.
+    pub(crate) lasts: Option<Lasts>,
     pub(crate) asked_at: Instant,
     /// From then on, a report of a holder denies the request.
     pub(crate) wait_ends_at: Instant,

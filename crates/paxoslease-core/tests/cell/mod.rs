@@ -47,7 +47,32 @@ pub(crate) struct TestCell {
     pub(crate) events: Vec<(NodeId, Event)>,
     /// Records that nodes want to write.
     pub(crate) writes: VecDeque<(NodeId, Record)>,
+    /// The disks for durable leases, by node.
+    pub(crate) disks: BTreeMap<NodeId, TestDisk>,
     pub(crate) sent: usize,
+}
+
+/// What a node's disk has, and the writes that are not on it yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TestDisk {
+    registers: BTreeMap<String, DurableRegister>,
+    queue: VecDeque<(u64, DurableWrite)>,
+}
+
+impl TestDisk {
+    /// The first write is on disk. Returns its number.
+    fn write(&mut self) -> Option<u64> {
+        let (sequence, write) = self.queue.pop_front()?;
+        match write {
+            DurableWrite::Register(register) => {
+                self.registers.insert(register.name().to_string(), register);
+            }
+            DurableWrite::Forget(label) => drop(self.registers.remove(&label.name().to_string())),
+            DurableWrite::Clear => self.registers.clear(),
+            DurableWrite::Tick => {}
+        }
+        Some(sequence)
+    }
 }
 
 impl TestCell {
@@ -75,8 +100,16 @@ impl TestCell {
                 Shard::start(config, now, start)
             })
             .collect();
-        let (ahead, letters, events) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { now, ahead, shards, letters, events, writes: VecDeque::new(), sent: 0 }
+        Self {
+            now,
+            ahead: BTreeMap::new(),
+            shards,
+            letters: Vec::new(),
+            events: Vec::new(),
+            writes: VecDeque::new(),
+            disks: BTreeMap::new(),
+            sent: 0,
+        }
     }
 
     /// The reading of a node's clock.
@@ -101,7 +134,69 @@ impl TestCell {
         let shard = self.shard(id);
         let (config, record) = (shard.config().clone(), shard.record());
         *shard = Shard::start(config, now, Start::Crash(record));
+        if let Some(disk) = self.disks.get_mut(&node(id)) {
+            disk.queue.clear();
+            let registers: Vec<DurableRegister> = disk.registers.values().cloned().collect();
+            registers.into_iter().for_each(|it| self.shard(id).restore_durable(now, it));
+        }
         self.collect();
+    }
+
+    /// Brings the first write of a node to its disk. Returns whether there was one.
+    pub(crate) fn write_disk(&mut self, id: u16) -> bool {
+        let Some(sequence) = self.disks.entry(node(id)).or_default().write() else { return false };
+        let now = self.clock(id);
+        self.shard(id).durable_written(now, sequence);
+        self.collect();
+        true
+    }
+
+    /// Delivers all letters and writes all records, but nothing of durable leases.
+    pub(crate) fn accept(&mut self) {
+        self.settle();
+        self.write_records();
+        self.settle();
+    }
+
+    /// Delivers all letters and brings all writes to the disks, until nothing is left.
+    pub(crate) fn settle_durably(&mut self) {
+        let ids: Vec<u16> = self.shards.iter().map(|shard| shard.config().node.get()).collect();
+        loop {
+            self.settle();
+            self.write_records();
+            let written = ids.iter().filter(|id| self.write_disk(**id)).count();
+            if written == 0 && self.letters.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Passes time in steps of ten milliseconds, with all letters and writes each time.
+    pub(crate) fn live_durably(&mut self, span: Duration) {
+        for _ in 0..span.as_millis() / 10 {
+            self.pass(Duration::from_millis(10));
+            self.settle_durably();
+        }
+    }
+
+    pub(crate) fn acquire_durable(&mut self, id: u16, token: u64, lasts: Lasts) {
+        let now = self.clock(id);
+        let command = acquire_command(token, NO_WAIT, TTL);
+        self.shard(id).acquire_durable(now, command, lasts).expect("room");
+        self.collect();
+    }
+
+    pub(crate) fn keep(&mut self, id: u16, token: u64, tenure: Tenure, lasts: Lasts) {
+        let now = self.clock(id);
+        let label = Label::new(name(NAME), Holder::NONE);
+        self.shard(id).keep(now, Token(token), label, tenure, lasts).expect("room");
+        self.collect();
+    }
+
+    /// The tenure and the fence that the register of [`NAME`] holds at a member.
+    pub(crate) fn durably_held(&mut self, id: u16) -> Option<(Tenure, Tenure)> {
+        let now = self.clock(id);
+        self.shard(id).durably_held(now, name(NAME))
     }
 
     /// A node stops cleanly and starts again with its snapshot. Returns whether there was one; if
@@ -151,8 +246,13 @@ impl TestCell {
                 }
             }
             while let Some(event) = shard.poll_event() {
-                if let Event::Persist(record) = event {
-                    self.writes.push_back((from, record));
+                match &event {
+                    Event::Persist(record) => self.writes.push_back((from, *record)),
+                    Event::Durable { sequence, write } => {
+                        let queue = &mut self.disks.entry(from).or_default().queue;
+                        queue.push_back((*sequence, (**write).clone()));
+                    }
+                    _ => {}
                 }
                 self.events.push((from, event));
             }

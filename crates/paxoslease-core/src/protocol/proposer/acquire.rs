@@ -105,8 +105,16 @@ impl Proposer {
         self.note_decided(env.config, round.round_trip(now));
         let (waiter, others_wait) = self.contenders.pop_first(id);
         let Round { tenure, ttl, started_at, .. } = round;
-        let waited = started_at.since(waiter.asked_at);
-        env.out.emit(Event::Granted { token: waiter.token, tenure, ttl, started_at, waited });
+        match waiter.lasts {
+            None => {
+                let (token, waited) = (waiter.token, started_at.since(waiter.asked_at));
+                env.out.emit(Event::Granted { token, tenure, ttl, started_at, waited });
+            }
+            Some(lasts) => {
+                let caller = (waiter.token, waiter.label.clone());
+                self.store_granted(env, now, caller, (tenure, lasts), waiter.asked_at);
+            }
+        }
         if env.watched {
             env.out.emit(Event::HeldHint(sighting(&waiter.label, tenure, ttl)));
         }
@@ -242,10 +250,13 @@ impl Proposer {
         if !env.rules().on(Rule::AbandonReleasesFreshOnly) {
             self.release_renewal_of(env, token);
         }
-        let Some(id) = self.contenders.find(name) else { return false };
+        let Some(id) = self.contenders.find(name) else {
+            return self.abandon_change(env, now, token);
+        };
         let Some(contender) = self.contenders.get(id) else { return false };
         if contender.first.token != token {
-            return self.contenders.remove_queued(id, token).is_some();
+            return self.contenders.remove_queued(id, token).is_some()
+                || self.abandon_change(env, now, token);
         }
         let racing = match contender.state {
             State::Racing(ballot) => Some(ballot),

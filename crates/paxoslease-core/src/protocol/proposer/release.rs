@@ -54,6 +54,11 @@ impl Proposer {
         tenure: Tenure,
         answer_by: Instant,
     ) {
+        if self.changes.is_releasing(tenure) {
+            // K8: it is told who ended the tenure once that is known.
+            let tokens = alloc::vec![token];
+            return self.release_durable(env, now, tokens, label, tenure, answer_by);
+        }
         if let Some(releasing) = self.releases.get_mut(&tenure) {
             if !releasing.answered {
                 releasing.also.push(token);
@@ -145,6 +150,18 @@ impl Proposer {
     pub(crate) fn is_released(&self, tenure: Tenure) -> bool {
         (!self.releases.is_empty() && self.releases.contains_key(&tenure))
             || self.released_elsewhere.contains(&tenure)
+            || self.changes.is_releasing(tenure)
+    }
+
+    /// K8: a register holds the tenure, so a change has to end it. Takes the callers, unless they are
+    /// answered. An undo has none.
+    #[cold]
+    pub(crate) fn take_release(&mut self, tenure: Tenure) -> Option<(Vec<Token>, Label, Instant)> {
+        let releasing = self.releases.get(&tenure).filter(|releasing| !releasing.answered)?;
+        self.releases_open -= 1 + releasing.also.len();
+        let releasing = self.releases.remove(&tenure)?;
+        let tokens = releasing.token.into_iter().chain(releasing.also).collect();
+        Some((tokens, releasing.label, releasing.answer_by))
     }
 
     /// The remembered releases: tenure, acceptors that confirmed, and whether callers are answered.

@@ -137,6 +137,19 @@ impl Proposer {
         }
     }
 
+    /// K4: a register holds the tenure of this renewal. The caller's request goes on as a change.
+    #[cold]
+    pub(crate) fn take_renewal(&mut self, ballot: Ballot) -> Option<(Renewal, Tenure, Ttl)> {
+        let InFlight { round, owner: Owner::Renewal(_) } = self.rounds.get(&ballot)? else {
+            return None;
+        };
+        if round.phase == Phase::Renewed {
+            return None;
+        }
+        let (round, renewal) = self.forget_renewal(ballot)?;
+        Some((renewal, round.tenure, round.ttl))
+    }
+
     /// No majority answered in time.
     pub(super) fn renewal_failed(&mut self, env: &mut Env<'_>, ballot: Ballot) {
         self.undo_renewal(env, ballot);
