@@ -44,7 +44,7 @@ pub enum DecodeError {
     Holder(#[source] TextError),
     #[error("a ttl of zero")]
     TtlZero,
-    #[error("a standing lease lasts at least 1 ms")]
+    #[error("a standing or durable lease lasts at least 1 ms")]
     LastsZero,
     #[error("a live lease with no time remaining")]
     RemainingZero,
@@ -54,7 +54,8 @@ pub enum DecodeError {
     Promised(u64),
     #[error("{0} is not a valid fence")]
     Tenure(u64),
-    /// A lease in a snapshot, or a field that may be absent, has flags that are not known.
+    /// A lease in a snapshot, a Promise of a register, or a field that may be absent, has flags that
+    /// are not known.
     #[error("unknown flags {0:#04x}")]
     Flags(u8),
     #[error("invalid configuration: {0}")]

@@ -32,6 +32,12 @@
 //! | Held | 47 |
 //! | Freed | 19 |
 //! | Note | 35 |
+//! | Prepare and All of a register | 26 |
+//! | Store | 67 |
+//! | Promise of a register without one | 10 |
+//! | Promise with a register | 59, with a lease 67 |
+//! | Stored, Refused, IsDurable | 9 |
+//! | Reject of a change | 17 |
 //!
 //! The envelope, Hello and Farewell keep their layout in every version (a later one may append to
 //! Hello), so that nodes of different versions can tell each other what is wrong.
