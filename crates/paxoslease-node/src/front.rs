@@ -20,7 +20,9 @@ pub use paxoslease_holder::Filter;
 
 pub use crate::driver::{ConnId, Connections};
 pub use crate::log_throttle::LogThrottle;
-pub use crate::request::{Answer, CowLabel, Cursor, Hint, PageMax, REQUEST_IDS_MAX, Request};
+pub use crate::request::{
+    Answer, CowLabel, Cursor, Hint, NotKept, PageMax, REQUEST_IDS_MAX, Request,
+};
 pub use crate::tls::ClientCertificates;
 pub(crate) use shard_handle::Outgoing;
 pub use shard_handle::{ClientSockets, ShardHandle};
