@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 
-use paxoslease_core::{Birth, Cell, Drift, Member, Members, NodeId, Rules, Ttl};
+use paxoslease_core::{Birth, Cell, Drift, Durability, Member, Members, NodeId, Rules, Ttl};
 use paxoslease_wire::CellName;
 
 use super::address::{KeyedAddress, check_listen, check_loopback, check_members};
@@ -60,6 +60,14 @@ impl Settings {
         (self.node, self.config.role)
     }
 
+    /// K14: where this node keeps durable leases.
+    pub(crate) fn durability(&self) -> Durability {
+        match self.config.durable_leases {
+            Durability::Disk if self.config.data_dir.is_none() => Durability::Refused,
+            setting => setting,
+        }
+    }
+
     /// All members except this node.
     pub(crate) fn peers(&self) -> impl Iterator<Item = (NodeId, &str)> {
         let others = self.members.iter().filter(|(node, _)| **node != self.node);
@@ -78,11 +86,13 @@ impl Settings {
             attempt_timeout,
             attempt_timeout_min: defaults.attempt_timeout_min.min(attempt_timeout),
             request_timeout: timing.request_timeout,
+            durability: self.durability(),
             limits: paxoslease_core::Limits {
                 entries_max: share(limits.leases),
                 text_bytes_max: limits.names_bytes.div_ceil(self.shards.get().into()) as usize,
                 rounds_max: share(limits.inflight),
                 waiters_max: share(limits.waiters),
+                registers_max: share(limits.durable),
                 ..defaults.limits
             },
             rules: self.rules,
@@ -229,9 +239,11 @@ impl Config {
     }
 
     fn check_limits(&self) -> Result<(), ConfigError> {
-        let Limits { leases, names_bytes, waiters, inflight, peer_queue_bytes } = self.limits;
+        let Limits { leases, names_bytes, durable, waiters, inflight, peer_queue_bytes } =
+            self.limits;
         let limits = [
             ("leases", u64::from(leases)),
+            ("durable", durable.into()),
             ("waiters", waiters.into()),
             ("inflight", inflight.into()),
             ("names_bytes", names_bytes),

@@ -292,6 +292,7 @@ pub(crate) fn make_driver(
     let membership = &startup.membership;
     let identity = Identity {
         cell_name: settings.config.cell.clone(),
+        durable_leases: settings.config.durable_leases,
         settings: settings.cell,
         list: membership.list,
         cell: shard.config().cell,

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use paxoslease_core::{
-    Ballot, Birth, Cell, Drift, DurableMessage, Hint, Holder, Lasts, Message, Name, NodeId, Reply,
-    Request, Seen, SentRegister, SentValue, Standing, StoreRefusal, Tenure, Ttl,
+    Ballot, Birth, Cell, Drift, Durability, DurableMessage, Hint, Holder, Lasts, Message, Name,
+    NodeId, Reply, Request, Seen, SentRegister, SentValue, Standing, StoreRefusal, Tenure, Ttl,
 };
 use paxoslease_wire::{
     CellName, ClientAddress, DecodeError, FrameReader, FrameWriter, Hello, ListUse, ShardId,
@@ -201,6 +201,7 @@ pub(crate) fn hello() -> Hello<'static> {
         birth: Birth::UNKNOWN,
         epoch: 0,
         clients: ClientAddress::new("").expect("in bounds"),
+        durable_leases: Durability::Disk,
     }
 }
 

@@ -107,12 +107,13 @@ fn hello(bytes: &[u8]) -> String {
         Ok(()) => "accepted".to_owned(),
         Err(refused) => format!("refused: {refused}"),
     };
-    let Hello { version, cell_name, cell, list, node, boot, shard, birth, epoch, clients } = hello;
+    let Hello { version, cell_name, cell, list, node, boot, shard, birth, epoch, .. } = hello;
+    let Hello { clients, durable_leases, .. } = hello;
     let (members, drift) = (cell.members(), cell.drift());
     format!(
         "version {version}, cell {cell_name}, members {members:?}, max_lease {}, drift {} ppm and {:?}
          node {node}, boot {boot:#x}, {shard:?}
-         {list:?}, {birth:?}, epoch {epoch}, clients {clients:?}
+         {list:?}, {birth:?}, epoch {epoch}, clients {clients:?}, durable leases on {durable_leases}
          {differs}
          {answer}",
         cell.max_lease(),
