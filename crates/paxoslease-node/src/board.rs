@@ -63,7 +63,9 @@ impl Board {
         gauge!("paxoslease_change_seconds_left")
             .set(change.map_or(0.0, |change| change.wait_remaining.as_secs_f64()));
         gauge!("paxoslease_leases").set(whole.leases as f64);
-        gauge!("paxoslease_standing_leases").set(whole.standing as f64);
+        gauge!("paxoslease_durable_leases").set(whole.durable as f64);
+        gauge!("paxoslease_durable_unsettled").set(whole.durable_unsettled as f64);
+        gauge!("paxoslease_durable_free").set(whole.durable_free as f64);
         gauge!("paxoslease_waiters").set(whole.waiters as f64);
         gauge!("paxoslease_acceptor_bytes").set(whole.acceptor_bytes as f64);
         gauge!("paxoslease_ballots_remaining_ratio").set(whole.ballots_remaining_ratio);
@@ -131,7 +133,9 @@ fn join_two(mut one: ShardStatus, other: ShardStatus) -> ShardStatus {
     one.longest_turn = one.longest_turn.max(other.longest_turn);
     one.leases += other.leases;
     one.acceptor_bytes += other.acceptor_bytes;
-    one.standing += other.standing;
+    one.durable += other.durable;
+    one.durable_unsettled += other.durable_unsettled;
+    one.durable_free += other.durable_free;
     one.waiters += other.waiters;
     one.waiting.extend(other.waiting);
     one.waiting.sort_by_key(|queued| std::cmp::Reverse(queued.waiters));

@@ -20,11 +20,15 @@ pub(crate) enum Command {
     /// Answered once a majority can be reached.
     Ready(oneshot::Sender<()>),
     RecordWritten(Record),
+    /// The changes of registers up to this one are durable.
+    DurableWritten(u64),
+    /// Whether the disk has room for more durable leases.
+    DurableRoom(bool),
     /// The configuration and the vote that the first shard asked for are durable.
     ConfigurationWritten,
     /// C2: change over to this configuration, which is durable.
     Adopt(Arc<Configuration>),
-    /// For the first shard: this shard has changed over, or its standing leases have moved.
+    /// For the first shard: this shard has changed over, or its registers have moved.
     ShardChanged(u16, ShardView),
     /// Hand over what is held, then leave.
     Stop,

@@ -13,8 +13,8 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 pub use paxoslease_core::{
-    CommandError, Drift, Holder, Instant, Label, Lasts, LiveLease, Name, Permits, Sighting,
-    Standing, Tenure, Ttl,
+    CommandError, Drift, Holder, Instant, Label, Lasts, LiveLease, Name, Permits, Sighting, Tenure,
+    Ttl,
 };
 pub use paxoslease_holder::Filter;
 

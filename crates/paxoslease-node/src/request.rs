@@ -409,8 +409,7 @@ pub enum NotKept {
     /// Members keep nothing on disk.
     #[error(
         "this cell keeps nothing on disk, so a lease longer than max_lease ({max_lease:?}) would \
-         not survive a crash: give every member a data_dir, or set durable_leases = \"volatile\" \
-         in [cell]"
+         not survive a crash: give every member a data_dir, or set durable_leases = \"volatile\""
     )]
     NoDisk {
         /// The longest lease that needs no disk.
@@ -418,7 +417,7 @@ pub enum NotKept {
     },
     /// The configuration says so.
     #[error(
-        "durable leases are switched off (durable_leases = \"refuse\" in [cell]), so a lease \
+        "durable leases are switched off (durable_leases = \"refuse\"), so a lease \
          lasts for max_lease ({max_lease:?}) at most unless it is renewed"
     )]
     SwitchedOff {
