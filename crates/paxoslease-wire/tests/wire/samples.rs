@@ -216,9 +216,9 @@ pub(crate) fn encoded(hello: &Hello<'_>) -> Vec<u8> {
     out
 }
 
-/// CRC-32, computed bit by bit.
+/// CRC-32C, computed bit by bit.
 pub(crate) fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ ((crc & 1) * 0xedb8_8320))
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ ((crc & 1) * 0x82f6_3b78))
     })
 }
