@@ -46,6 +46,10 @@ pub enum DecodeError {
     TtlZero,
     #[error("a standing or durable lease lasts at least 1 ms")]
     LastsZero,
+    #[error("an end that never comes")]
+    EndNever,
+    #[error("unknown record {0:#04x}")]
+    UnknownRecord(u8),
     #[error("a live lease with no time remaining")]
     RemainingZero,
     #[error("ballot {0} has more than 63 bits")]

@@ -297,7 +297,7 @@ pub(crate) fn decode_message<'a>(cursor: &mut Cursor<'a>) -> Result<Message<'a>,
 }
 
 #[inline]
-fn ballot(cursor: &mut Cursor<'_>) -> Result<Ballot, DecodeError> {
+pub(crate) fn ballot(cursor: &mut Cursor<'_>) -> Result<Ballot, DecodeError> {
     let number = cursor.u64("ballot")?;
     Ballot::from_u64(number).ok_or(E::Ballot(number))
 }
@@ -309,7 +309,7 @@ fn promised(cursor: &mut Cursor<'_>) -> Result<Ballot, DecodeError> {
 }
 
 #[inline]
-fn tenure(cursor: &mut Cursor<'_>) -> Result<Tenure, DecodeError> {
+pub(crate) fn tenure(cursor: &mut Cursor<'_>) -> Result<Tenure, DecodeError> {
     let number = cursor.u64("tenure")?;
     Tenure::from_fence(number).ok_or(E::Tenure(number))
 }

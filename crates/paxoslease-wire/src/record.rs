@@ -49,6 +49,13 @@ pub enum StableError {
     Configuration(#[source] DecodeError),
     #[error("invalid lease: {0}")]
     Lease(#[source] DecodeError),
+    /// The file was written by a member that is no more.
+    #[error("belongs to birth {:016x}, this is birth {:016x}", found.0, expected.0)]
+    Birth { expected: Birth, found: Birth },
+    #[error("out of order")]
+    Order,
+    #[error("invalid register: {0}")]
+    Register(#[source] DecodeError),
     #[error("contains {found} leases, {stored} expected")]
     LeaseCount { stored: u64, found: u64 },
 }
