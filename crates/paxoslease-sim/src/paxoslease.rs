@@ -150,6 +150,7 @@ impl Node {
                         birth: Birth::UNKNOWN,
                         ceilings: record,
                         configuration: None,
+                        has_durable: false,
                     };
                     let bytes = encode_record(self.node, &record);
                     self.out.outputs.push_back(Output::Persist(bytes));

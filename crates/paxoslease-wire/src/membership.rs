@@ -129,7 +129,7 @@ pub(crate) fn option<'a, T>(
     if flag(cursor)? { read(cursor).map(Some) } else { Ok(None) }
 }
 
-fn flag(cursor: &mut Cursor<'_>) -> Result<bool, DecodeError> {
+pub(crate) fn flag(cursor: &mut Cursor<'_>) -> Result<bool, DecodeError> {
     match cursor.u8("flag")? {
         0 => Ok(false),
         1 => Ok(true),

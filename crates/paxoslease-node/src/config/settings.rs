@@ -52,6 +52,7 @@ impl Settings {
             birth: Birth(random.max(1)),
             list: Members::new(members.collect()).expect("the cell was checked"),
             proposes: role == Role::Proposer,
+            durable: None,
         }
     }
 

@@ -23,7 +23,10 @@ use crate::driver::{Driver, Identity, PeerTimeouts, Peers};
 use crate::event_loop::{Conns, EventLoop, Listener, Post, mailbox};
 use crate::front::{Service, Waiting};
 use crate::mailbox::Mailbox;
-use crate::stable::{Folder, RecordWriter, StableError, Startup};
+use crate::stable::{
+    DurableFile, DurableFileWriter, DurableWish, DurableWorker, Folder, REGISTERS_MAX,
+    RecordWriter, RunStart, StableError, Startup,
+};
 use crate::tls::{CurrentTls, TlsError};
 use crate::turn::{self, Clients};
 
@@ -100,6 +103,7 @@ pub(super) async fn start(
 struct Running {
     node: NodeId,
     shards: Vec<JoinHandle<Option<Snapshot>>>,
+    durable: Option<DurableFileWriter>,
     writer: Option<Arc<RecordWriter>>,
     waiting: Arc<Waiting>,
     stopped: Arc<Stopped>,
@@ -118,7 +122,12 @@ impl Running {
         let tls = CurrentTls::load(config.tls.as_ref(), &config.cell, settings.identity())?;
         let tls = tls.with_clients(client_tls);
         let random = |what| getrandom::u64().map_err(io::Error::other).map_err(refused(what));
-        let wishes = settings.wishes(wall_counter(), random("randomness")?);
+        let clock = Clock::system();
+        let mut wishes = settings.wishes(wall_counter(), random("randomness")?);
+        if config.data_dir.is_some() && config.role == Role::Member {
+            let start = RunStart::of(&clock);
+            wishes.durable = Some(DurableWish { start, registers_max: REGISTERS_MAX });
+        }
         let mut listener = listen(config, listener)?;
         let (clients, mut front, recorder) = match service {
             None => (None, None, None),
@@ -148,12 +157,10 @@ impl Running {
         let node = settings.node;
         let span = tracing::info_span!("node", id = %node);
         span.in_scope(|| explain(config.role, &startup));
+        let durable = folder.as_mut().and_then(Folder::take_durable);
+        let durable = durable.map(|file| durable_writer(file, &mailboxes, &clock)).transpose()?;
         let writer = writer(folder, &startup, &mailboxes)?;
-        let clock = Clock::system();
-        let disk_problem: DiskProblem = match &writer {
-            Some(writer) => Box::new(writer.problem()),
-            None => Box::new(|| None),
-        };
+        let disk_problem = disk_problem(writer.as_deref(), durable.as_ref());
         let board = Arc::new(Board::new(&settings, startup.has_record, disk_problem, tls.clone()));
         let waiting = Arc::<Waiting>::default();
         let run = Run { seed, wall_counter: wishes.counter };
@@ -184,7 +191,8 @@ impl Running {
         let mut shared = Shared::new(settings, clock, senders, transport::default_holder(), board);
         (shared.waiting, shared.tls) = (Arc::clone(&waiting), tls);
         let stopped = Arc::clone(&shared.stopped);
-        Ok((Node { shared: Arc::new(shared) }, Self { node, shards, writer, waiting, stopped }))
+        let running = Self { node, shards, durable, writer, waiting, stopped };
+        Ok((Node { shared: Arc::new(shared) }, running))
     }
 
     /// Waits for the shards to end, then leaves their leases to the next start.
@@ -194,6 +202,9 @@ impl Running {
         for shard in self.shards.drain(..) {
             // A shard that panicked has logged that, and its state cannot be trusted.
             snapshots.push(shard.join().unwrap_or(None));
+        }
+        if let Some(durable) = self.durable.take() {
+            durable.stop();
         }
         if let Some(writer) = self.writer.take().and_then(Arc::into_inner) {
             match writer.stop().write_snapshot(&snapshots) {
@@ -356,6 +367,33 @@ fn writer(
     };
     let writer = RecordWriter::spawn(folder, mailboxes.len(), record, Box::new(on_written));
     Ok(Some(Arc::new(writer.map_err(refused("a thread"))?)))
+}
+
+fn durable_writer(
+    file: DurableFile,
+    mailboxes: &[Arc<Mailbox<Post>>],
+    clock: &Clock,
+) -> Result<DurableFileWriter, StartError> {
+    let worker = DurableWorker::new(file, mailboxes.len());
+    let shards = mailboxes.to_vec();
+    let on_news = move |news| {
+        for (shard, command) in Command::news(news, shards.len()) {
+            // A shard that left needs no news.
+            let _left = shards[shard].post(Post::Command(command));
+        }
+    };
+    let writer = DurableFileWriter::spawn(worker, clock.clone(), Box::new(on_news));
+    writer.map_err(refused("a thread"))
+}
+
+/// What is wrong with the data folder.
+fn disk_problem(record: Option<&RecordWriter>, durable: Option<&DurableFileWriter>) -> DiskProblem {
+    let (record, durable) =
+        (record.map(RecordWriter::problem), durable.map(DurableFileWriter::status));
+    Box::new(move || {
+        let record = record.as_ref().and_then(|problem| problem());
+        record.or_else(|| durable.as_ref().and_then(|status| status().problem))
+    })
 }
 
 pub(crate) fn command_sender<S: Send + 'static>(

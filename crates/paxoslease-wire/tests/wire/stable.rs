@@ -28,7 +28,8 @@ fn configurations(from: &[u16], to: &[u16], floor: Ballot) -> [Configuration; 5]
 fn record(configuration: Option<StableConfiguration>) -> StableRecord {
     let lease_ceiling = Ttl::from_millis(60_000);
     let ceilings = Record { ballot_ceiling: 0x0102_0304_0506, lease_ceiling };
-    StableRecord { birth: Birth(0x1112_1314_1516_1718), ceilings, configuration }
+    let has_durable = configuration.is_some();
+    StableRecord { birth: BIRTH, ceilings, configuration, has_durable }
 }
 
 fn number(counter: u64) -> DecisionNumber {
@@ -104,6 +105,7 @@ proptest! {
         (from, to) in (member_ids(), member_ids()),
         (now, next) in (prop::option::of(0..5usize), prop::option::of(0..5usize)),
         (promised, floor) in (prop::option::of(any::<u64>()), 0..=Ballot::COUNTER_LIMIT),
+        has_durable in any::<bool>(),
     ) {
         prop_assume!(from != to);
         let all = configurations(&from, &to, Ballot::above_counter(floor));
@@ -112,7 +114,7 @@ proptest! {
         let configuration =
             now.map(|now| StableConfiguration { configuration: all[now].clone(), vote });
         let ceilings = Record { ballot_ceiling, lease_ceiling: Ttl::from_millis(lease_ceiling) };
-        let record = StableRecord { birth: Birth(birth), ceilings, configuration };
+        let record = StableRecord { birth: Birth(birth), ceilings, configuration, has_durable };
         let bytes = encode_record(node(id), &record);
         prop_assert_eq!(decode_record(node(id), &bytes), Ok(record));
     }
