@@ -17,20 +17,20 @@ use paxoslease_core::{Birth, Configuration, Instant, NodeId, Record, Rules, Snap
 use paxoslease_holder::transport::Ticket;
 use paxoslease_wire::StableRecord;
 
-use crate::board::Board;
+use crate::board::{Board, Disk};
 use crate::clock::{Clock, wall_counter_at};
 use crate::command::Command;
-use crate::config::{Config, Role};
+use crate::config::Config;
 use crate::driver::{self, Driver};
 use crate::front::{FrontEnd, Waiting};
 use crate::mailbox::Mailbox;
 use crate::node::{Node, Run, Shared, command_sender, make_driver};
 pub use crate::stable::VolatileFiles;
-use crate::stable::{DurableWish, Folder, Loaded, REGISTERS_MAX, RunStart, StableError, Startup};
+use crate::stable::{Folder, HandedOver, Loaded, RunStart, StableError, Startup};
 use crate::tls::CurrentTls;
 use crate::turn::{Clients, Mailboxes, Post, Turn};
 use sockets::{Lines, SimulatedSockets};
-use writer::{WriteEnd, Writer};
+use writer::{LastError, WriteEnd, Writer};
 
 /// One end of a simulated connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -209,10 +209,8 @@ impl Process {
         settings.rules = rules;
         let wall_counter = wall_counter_at(wall_millis);
         let mut wishes = settings.wishes(wall_counter, seed);
-        if let (Some(files), Role::Member) = (files, settings.config.role) {
-            let start = RunStart::in_boot(files.boot(), &clock);
-            wishes.durable = Some(DurableWish { start, registers_max: REGISTERS_MAX });
-        }
+        let start = files.map(|files| RunStart::in_boot(files.boot(), &clock));
+        wishes.durable = start.and_then(|start| settings.durable_wish(start));
         let folder = files.map(|files| Folder::open_volatile(files, settings.node));
         let mut folder = folder.transpose()?;
         let startup = match &mut folder {
@@ -223,8 +221,11 @@ impl Process {
         let writer = folder.zip(startup.record());
         let writer = writer.map(|(folder, record)| Writer::new(folder, count, record));
         let last_error = writer.as_ref().map(Writer::last_error);
-        let disk_problem = Box::new(move || last_error.as_ref().and_then(writer::LastError::text));
-        let board = Board::new(&settings, startup.has_record, disk_problem, CurrentTls::default());
+        let disk = Disk {
+            record_problem: Box::new(move || last_error.as_ref().and_then(LastError::text)),
+            ..Disk::default()
+        };
+        let board = Board::new(&settings, startup.has_record, disk, CurrentTls::default());
         let board = Arc::new(board);
         let waiting = Arc::<Waiting>::default();
         let new_mailbox = |shard| {
@@ -327,6 +328,10 @@ impl Process {
             }
             if let Some(configuration) = driver.next_configuration() {
                 writer.ask_configuration(configuration);
+            }
+            let id = driver.shard_id();
+            for (sequence, write) in driver.take_durable_writes() {
+                writer.hand_over(HandedOver { shard: id, sequence, now, write });
             }
         }
         driver.wakers().for_each(Waker::wake);

@@ -26,10 +26,8 @@ use std::io;
 use std::path::Path;
 
 use durable::Begun;
-pub(crate) use durable::{DurableFile, REGISTERS_MAX};
-#[cfg(feature = "simulation")]
-pub(crate) use durable_writer::HandedOver;
-pub(crate) use durable_writer::{DurableFileWriter, DurableNews, DurableWorker};
+pub(crate) use durable::DurableFile;
+pub(crate) use durable_writer::{DurableFileWriter, DurableNews, DurableWorker, HandedOver};
 use paxoslease_core::{NodeId, Snapshot};
 use paxoslease_wire::{SnapshotReader, SnapshotWriter, StableRecord, decode_record, encode_record};
 

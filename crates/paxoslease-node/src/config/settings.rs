@@ -11,7 +11,7 @@ use paxoslease_wire::CellName;
 
 use super::address::{KeyedAddress, check_listen, check_loopback, check_members};
 use super::{Config, ConfigError, Limits, Listen, Role, Timing};
-use crate::stable::Wishes;
+use crate::stable::{DurableWish, RunStart, Wishes};
 
 /// The most shards of a node.
 pub(super) const SHARDS_MAX: u16 = 256;
@@ -61,12 +61,11 @@ impl Settings {
         (self.node, self.config.role)
     }
 
-    /// K14: where this node keeps durable leases.
-    pub(crate) fn durability(&self) -> Durability {
-        match self.config.durable_leases {
-            Durability::Disk if self.config.data_dir.is_none() => Durability::Refused,
-            setting => setting,
-        }
+    /// K12: how this node keeps durable leases in its data folder, if it does.
+    pub(crate) fn durable_wish(&self, start: RunStart) -> Option<DurableWish> {
+        let Config { durable_leases, role, limits, .. } = &self.config;
+        let keeps = *durable_leases == Durability::Disk && *role == Role::Member;
+        keeps.then_some(DurableWish { start, registers_max: limits.durable as usize })
     }
 
     /// All members except this node.
@@ -87,7 +86,7 @@ impl Settings {
             attempt_timeout,
             attempt_timeout_min: defaults.attempt_timeout_min.min(attempt_timeout),
             request_timeout: timing.request_timeout,
-            durability: self.durability(),
+            durability: self.config.durable_leases,
             limits: paxoslease_core::Limits {
                 entries_max: share(limits.leases),
                 text_bytes_max: limits.names_bytes.div_ceil(self.shards.get().into()) as usize,

@@ -214,7 +214,7 @@ impl Driver {
 
     /// Why this node finds no majority, as far as it can tell by itself.
     fn no_majority(&self, now: Instant) -> AskError {
-        let disk_problem = self.board.disk_problem();
+        let disk_problem = self.board.record_problem();
         AskError::no_majority(self.membership(), self.quarantine(now), disk_problem.as_deref())
     }
 

@@ -9,6 +9,7 @@ use paxoslease_core::{
     Acquire, Durability, Event, Instant, Label, Name, Renew, StoreRefusal, Tenure, Token,
 };
 use paxoslease_holder::{Change, Status};
+use paxoslease_wire::ShardId;
 
 use super::Driver;
 use super::counters::Outcome;
@@ -18,6 +19,10 @@ use crate::request::{Answer, Hint, NotKept, ReplyTo, Request, RequestKind};
 impl Driver {
     pub(crate) fn shard_index(&self) -> u16 {
         self.peers.identity.shard.index()
+    }
+
+    pub(crate) const fn shard_id(&self) -> ShardId {
+        self.peers.identity.shard
     }
 
     pub(crate) fn shard_count(&self) -> u16 {

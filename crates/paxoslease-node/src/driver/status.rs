@@ -73,6 +73,7 @@ impl Driver {
             for (peer, reach) in self.peers.reaches() {
                 publish_peer(peer.get(), reach);
             }
+            self.board.publish_write_times();
         }
         self.show(now);
     }

@@ -15,17 +15,17 @@ use paxoslease_holder::transport;
 use paxoslease_wire::ShardId;
 
 use super::{CommandSender, Node, Shared, Stopped};
-use crate::board::{Board, DiskProblem};
+use crate::board::{Board, Disk};
 use crate::clock::{Clock, CounterBound, wall_counter};
 use crate::command::Command;
 use crate::config::{Config, ConfigError, Role, Settings};
 use crate::driver::{Driver, Identity, PeerTimeouts, Peers};
-use crate::event_loop::{Conns, EventLoop, Listener, Post, mailbox};
+use crate::event_loop::{Conns, EventLoop, Listener, Post, Writers, mailbox};
 use crate::front::{Service, Waiting};
 use crate::mailbox::Mailbox;
 use crate::stable::{
-    DurableFile, DurableFileWriter, DurableWish, DurableWorker, Folder, REGISTERS_MAX,
-    RecordWriter, RunStart, StableError, Startup,
+    DurableFile, DurableFileWriter, DurableWorker, Folder, RecordWriter, RunStart, StableError,
+    Startup,
 };
 use crate::tls::{CurrentTls, TlsError};
 use crate::turn::{self, Clients};
@@ -103,8 +103,7 @@ pub(super) async fn start(
 struct Running {
     node: NodeId,
     shards: Vec<JoinHandle<Option<Snapshot>>>,
-    durable: Option<DurableFileWriter>,
-    writer: Option<Arc<RecordWriter>>,
+    writers: Option<Writers>,
     waiting: Arc<Waiting>,
     stopped: Arc<Stopped>,
 }
@@ -124,10 +123,7 @@ impl Running {
         let random = |what| getrandom::u64().map_err(io::Error::other).map_err(refused(what));
         let clock = Clock::system();
         let mut wishes = settings.wishes(wall_counter(), random("randomness")?);
-        if config.data_dir.is_some() && config.role == Role::Member {
-            let start = RunStart::of(&clock);
-            wishes.durable = Some(DurableWish { start, registers_max: REGISTERS_MAX });
-        }
+        wishes.durable = settings.durable_wish(RunStart::of(&clock));
         let mut listener = listen(config, listener)?;
         let (clients, mut front, recorder) = match service {
             None => (None, None, None),
@@ -159,9 +155,11 @@ impl Running {
         span.in_scope(|| explain(config.role, &startup));
         let durable = folder.as_mut().and_then(Folder::take_durable);
         let durable = durable.map(|file| durable_writer(file, &mailboxes, &clock)).transpose()?;
+        let durable = durable.map(Arc::new);
         let writer = writer(folder, &startup, &mailboxes)?;
-        let disk_problem = disk_problem(writer.as_deref(), durable.as_ref());
-        let board = Arc::new(Board::new(&settings, startup.has_record, disk_problem, tls.clone()));
+        let writers = writer.map(|record| Writers { record, durable });
+        let disk = disk_of(writers.as_ref());
+        let board = Arc::new(Board::new(&settings, startup.has_record, disk, tls.clone()));
         let waiting = Arc::<Waiting>::default();
         let run = Run { seed, wall_counter: wishes.counter };
         let undone = Arc::default();
@@ -181,7 +179,7 @@ impl Running {
                 clients: Clients::new(own, front, mailboxes.clone(), waiting, undone),
                 clock: clock.clone(),
                 spin: config.spin.most(),
-                disk: writer.as_ref().map(|writer| (Arc::clone(writer), index)),
+                disk: writers.clone(),
             })
         };
         let loops = polls.into_iter().enumerate().map(new_loop);
@@ -191,7 +189,7 @@ impl Running {
         let mut shared = Shared::new(settings, clock, senders, transport::default_holder(), board);
         (shared.waiting, shared.tls) = (Arc::clone(&waiting), tls);
         let stopped = Arc::clone(&shared.stopped);
-        let running = Self { node, shards, durable, writer, waiting, stopped };
+        let running = Self { node, shards, writers, waiting, stopped };
         Ok((Node { shared: Arc::new(shared) }, running))
     }
 
@@ -203,10 +201,11 @@ impl Running {
             // A shard that panicked has logged that, and its state cannot be trusted.
             snapshots.push(shard.join().unwrap_or(None));
         }
-        if let Some(durable) = self.durable.take() {
+        let Some(Writers { record, durable }) = self.writers.take() else { return };
+        if let Some(durable) = durable.and_then(Arc::into_inner) {
             durable.stop();
         }
-        if let Some(writer) = self.writer.take().and_then(Arc::into_inner) {
+        if let Some(writer) = Arc::into_inner(record) {
             match writer.stop().write_snapshot(&snapshots) {
                 Ok(true) => {
                     tracing::info!("stopped; the snapshot lets the next start vote at once");
@@ -386,14 +385,18 @@ fn durable_writer(
     writer.map_err(refused("a thread"))
 }
 
-/// What is wrong with the data folder.
-fn disk_problem(record: Option<&RecordWriter>, durable: Option<&DurableFileWriter>) -> DiskProblem {
-    let (record, durable) =
-        (record.map(RecordWriter::problem), durable.map(DurableFileWriter::status));
-    Box::new(move || {
-        let record = record.as_ref().and_then(|problem| problem());
-        record.or_else(|| durable.as_ref().and_then(|status| status().problem))
-    })
+/// What the writers say.
+fn disk_of(writers: Option<&Writers>) -> Disk {
+    let mut disk = Disk::default();
+    if let Some(Writers { record, durable }) = writers {
+        disk.record_problem = Box::new(record.problem());
+        if let Some(durable) = durable {
+            let status = durable.status();
+            disk.durable_problem = Box::new(move || status().problem);
+            disk.write_times = Box::new(durable.write_times());
+        }
+    }
+    disk
 }
 
 pub(crate) fn command_sender<S: Send + 'static>(

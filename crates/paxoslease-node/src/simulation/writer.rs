@@ -96,7 +96,6 @@ impl Writer {
     }
 
     /// A shard wants something in the file of durable leases.
-    #[expect(dead_code, reason = "no shard hands over writes yet")]
     pub(super) fn hand_over(&mut self, handed: HandedOver) {
         let durable = self.durable.as_mut().expect("a shard knows whether its node has a disk");
         durable.handed_over.push(handed);

@@ -26,8 +26,6 @@ use super::file_time::{FileClock, RunStart};
 use super::log::Log;
 use super::{CHUNK_LEN, StableError};
 
-/// Beyond this many names with a register, no lease more is stored, if not set otherwise.
-pub(crate) const REGISTERS_MAX: usize = 1_000_000;
 /// A file below this size is not compacted.
 const COMPACT_MIN: u64 = 4 << 20;
 /// What is reserved for releases and the time of the file when the disk is full.

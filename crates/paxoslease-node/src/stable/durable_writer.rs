@@ -175,7 +175,6 @@ impl DurableFileWriter {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "no shard hands over writes yet"))]
     /// A shard wants something on disk. It is told when that and all that it handed over before is
     /// durable.
     pub(crate) fn hand_over(&self, handed: HandedOver) {
@@ -189,10 +188,10 @@ impl DurableFileWriter {
         move || shared.state().status.clone()
     }
 
-    #[cfg_attr(not(test), expect(dead_code, reason = "no shard hands over writes yet"))]
-    /// How long the writes since the last call took.
-    pub(crate) fn take_write_times(&self) -> Vec<Duration> {
-        std::mem::take(&mut self.shared.state().write_times)
+    /// A function that returns how long the writes since its last call took.
+    pub(crate) fn write_times(&self) -> impl Fn() -> Vec<Duration> + Send + Sync + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || std::mem::take(&mut shared.state().write_times)
     }
 
     /// Stops after the write under way. Shards that still wait get no answer: they have stopped.

@@ -6,8 +6,8 @@
 use std::fmt;
 
 use paxoslease_core::{
-    Birth, Config, Configuration, DurableRegister, Instant, Members, Name, NodeId, Record, Shard,
-    StableConfiguration, Start, Ttl, Vote,
+    Birth, Config, Configuration, Durability, DurableRegister, Instant, Members, Name, NodeId,
+    Record, Shard, StableConfiguration, Start, Ttl, Vote,
 };
 use paxoslease_wire::{ListUse, SnapshotReader, StableRecord};
 
@@ -234,14 +234,21 @@ impl Startup {
         config.cell = self.membership.stable.configuration.cell(&config.cell);
         config.knows_members = self.membership.knows_members();
         config.asks_first = self.membership.asks_first(config.node);
-        match &self.leases {
+        if config.durability == Durability::Disk && !self.has_durable {
+            config.durability = Durability::Refused;
+        }
+        let mut shard = match &self.leases {
             Leases::None(start) => Shard::start(config, now, *start),
             Leases::Snapshot(record, bytes) => {
                 let leases = SnapshotReader::new(config.node, bytes).expect("it was checked");
                 let owned = leases.filter(|lease| owns(lease.name));
                 Shard::start_from_snapshot(config, now, *record, owned)
             }
+        };
+        for register in self.registers.iter().filter(|register| owns(register.name())) {
+            shard.restore_durable(now, register.clone());
         }
+        shard
     }
 
     /// Logs the start, as a warning if safety depends on more than the protocol.
