@@ -57,7 +57,9 @@ impl NodeStatus {
             peers: list(&fields["peers"]).iter().map(peer).collect(),
             leases: field(&fields, "leases"),
             acceptor_bytes: field(&fields, "acceptor_bytes"),
-            standing: field(&fields, "standing"),
+            durable: field(&fields, "durable"),
+            durable_unsettled: field(&fields, "durable_unsettled"),
+            durable_free: field(&fields, "durable_free"),
             waiters: field(&fields, "waiters"),
             waiting: list(&fields["waiting"]).iter().map(queued).collect(),
             guards: field(&fields, "guards"),
@@ -96,7 +98,7 @@ fn change(fields: &Value) -> ChangeStatus {
     ChangeStatus {
         to: ids("to"),
         wait_remaining: Duration::from_millis(field(fields, "wait_remaining_ms")),
-        standing: field(fields, "standing"),
+        registers: field(fields, "registers"),
         leads: field(fields, "leads"),
         adopted: ids("adopted"),
     }

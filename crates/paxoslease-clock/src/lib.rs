@@ -97,18 +97,36 @@ impl Clock {
     #[must_use]
     pub fn now(&self) -> Instant {
         match &self.0 {
-            Source::System => Instant::from_nanos(system_nanos()),
+            Source::System => Instant::from_nanos(shown(machine_nanos())),
             #[cfg(feature = "test-util")]
             Source::Manual(source) => Instant::from_nanos(source.nanos()),
         }
     }
+
+    /// The current time, and for how long the machine has run by then. The second has the same rate
+    /// in all processes, also where the chaos harness set one.
+    #[must_use]
+    pub fn now_since_boot(&self) -> (Instant, Duration) {
+        let (now, machine) = match &self.0 {
+            Source::System => {
+                let machine = machine_nanos();
+                (shown(machine), machine)
+            }
+            #[cfg(feature = "test-util")]
+            Source::Manual(source) => {
+                let nanos = source.nanos();
+                (nanos, nanos)
+            }
+        };
+        (Instant::from_nanos(now), Duration::from_nanos(machine))
+    }
 }
 
-fn system_nanos() -> u64 {
-    let nanos = machine_nanos();
+/// What the clock of this process shows after so many nanoseconds.
+fn shown(machine: u64) -> u64 {
     #[cfg(feature = "chaos")]
-    let nanos = rate::shown(nanos, rate::ppm());
-    nanos
+    let machine = rate::shown(machine, rate::ppm());
+    machine
 }
 
 /// Whether this build reads a clock rate from the chaos harness.

@@ -18,6 +18,17 @@ pub enum Durability {
     Refused,
 }
 
+/// As the setting is written.
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Disk => "disk",
+            Self::Volatile => "volatile",
+            Self::Refused => "refuse",
+        })
+    }
+}
+
 /// A shard's settings. Only `cell` must be the same on all nodes.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Config {

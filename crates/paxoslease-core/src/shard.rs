@@ -611,7 +611,7 @@ impl Shard {
         false
     }
 
-    fn request_write(&mut self) {
+    pub(crate) fn request_write(&mut self) {
         // R1: well ahead of need, also if a peer's counter is a whole block ahead.
         self.ceilings.admits_counter(self.proposer.counter() + 1);
         if let Some(record) = self.ceilings.poll_write() {

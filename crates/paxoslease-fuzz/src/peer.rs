@@ -49,5 +49,6 @@ fn hello() -> Hello<'static> {
         birth: Birth::UNKNOWN,
         epoch: 0,
         clients: ClientAddress::new("").expect("in bounds"),
+        durable_leases: config.durable_leases,
     }
 }

@@ -47,8 +47,13 @@ pub struct Status {
     pub leases: u64,
     /// Heap bytes of these names.
     pub acceptor_bytes: u64,
-    /// Standing leases among them, which the members renew.
-    pub standing: u64,
+    /// Durable leases among them, which are on its disk.
+    pub durable: u64,
+    /// Durable names of which it does not know that every member has them: a member is away, or
+    /// they were changed a moment ago.
+    pub durable_unsettled: u64,
+    /// Names whose durable lease is over, kept until every member knows that.
+    pub durable_free: u64,
     /// Requests that wait for a lease at the node.
     pub waiters: u64,
     /// Some of the names that they wait for, those with the most waiters first.
@@ -201,8 +206,8 @@ pub struct ChangeStatus {
     /// How long the node still waits for leases from before the change to end or to be renewed.
     #[serde(rename = "wait_remaining_ms", serialize_with = "millis")]
     pub wait_remaining: Duration,
-    /// Standing leases that the new members do not store yet.
-    pub standing: u64,
+    /// Registers of durable leases that have not moved to the new members yet.
+    pub registers: u64,
     /// Whether the node coordinates the change.
     pub leads: bool,
     /// The members that have adopted the change, as far as the node that coordinates it knows.

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use metrics::gauge;
+use metrics::{gauge, histogram};
 use paxoslease_core::Instant;
 use paxoslease_holder::Status;
 
@@ -17,8 +17,29 @@ pub(crate) const QUEUED_NAMES_MAX: usize = 20;
 /// The status of one shard. The board fills in the fields that describe the node and its cell.
 pub(crate) type ShardStatus = Status;
 
-/// Describes the problem of the disk, if there is one.
+/// Describes the problem of a file, if there is one.
 pub(crate) type DiskProblem = Box<dyn Fn() -> Option<String> + Send + Sync>;
+
+/// What the writers of the data folder say.
+pub(crate) struct Disk {
+    /// Why the last write of the stable record failed, if it did.
+    pub(crate) record_problem: DiskProblem,
+    /// The same for the file of durable leases. Ordinary leases do without that file.
+    pub(crate) durable_problem: DiskProblem,
+    /// How long the writes of that file took since the last call.
+    pub(crate) write_times: Box<dyn Fn() -> Vec<Duration> + Send + Sync>,
+}
+
+/// A node without a data folder.
+impl Default for Disk {
+    fn default() -> Self {
+        Self {
+            record_problem: Box::new(|| None),
+            durable_problem: Box::new(|| None),
+            write_times: Box::new(Vec::new),
+        }
+    }
+}
 
 /// A shard that has reported nothing for this long is stuck: it reports every half second.
 const STALE_AFTER: Duration = Duration::from_secs(5);
@@ -27,24 +48,19 @@ pub(crate) struct Board {
     settings: Settings,
     /// Whether the node found its stable record when it started.
     pub(crate) has_record: bool,
-    disk_problem: DiskProblem,
+    disk: Disk,
     tls: CurrentTls,
     /// By shard, with the time of the report.
     parts: Mutex<Vec<(Instant, ShardStatus)>>,
 }
 
 impl Board {
-    pub(crate) fn new(
-        settings: &Settings,
-        has_record: bool,
-        disk_problem: DiskProblem,
-        tls: CurrentTls,
-    ) -> Self {
+    pub(crate) fn new(settings: &Settings, has_record: bool, disk: Disk, tls: CurrentTls) -> Self {
         // A shard that has not reported yet must not look like one without ballots.
         let part = ShardStatus { ballots_remaining_ratio: 1.0, ..ShardStatus::default() };
         let parts = vec![(Instant::ZERO, part); usize::from(settings.shards.get())];
         let (settings, parts) = (settings.clone(), Mutex::new(parts));
-        Self { settings, has_record, disk_problem, tls, parts }
+        Self { settings, has_record, disk, tls, parts }
     }
 
     /// Takes the report of a shard. The gauges describe the whole node.
@@ -63,7 +79,9 @@ impl Board {
         gauge!("paxoslease_change_seconds_left")
             .set(change.map_or(0.0, |change| change.wait_remaining.as_secs_f64()));
         gauge!("paxoslease_leases").set(whole.leases as f64);
-        gauge!("paxoslease_standing_leases").set(whole.standing as f64);
+        gauge!("paxoslease_durable_leases").set(whole.durable as f64);
+        gauge!("paxoslease_durable_unsettled").set(whole.durable_unsettled as f64);
+        gauge!("paxoslease_durable_free").set(whole.durable_free as f64);
         gauge!("paxoslease_waiters").set(whole.waiters as f64);
         gauge!("paxoslease_acceptor_bytes").set(whole.acceptor_bytes as f64);
         gauge!("paxoslease_ballots_remaining_ratio").set(whole.ballots_remaining_ratio);
@@ -92,18 +110,24 @@ impl Board {
         self.describe(whole)
     }
 
-    /// Why the last write to the data folder failed, if it did.
-    pub(crate) fn disk_problem(&self) -> Option<String> {
-        (self.disk_problem)()
+    /// Why the last write of the stable record failed, if it did.
+    pub(crate) fn record_problem(&self) -> Option<String> {
+        (self.disk.record_problem)()
+    }
+
+    /// Publishes how long writes of durable leases took since the last call.
+    pub(crate) fn publish_write_times(&self) {
+        let seconds = histogram!("paxoslease_durable_write_seconds");
+        (self.disk.write_times)().iter().for_each(|took| seconds.record(*took));
     }
 
     /// Adds what all shards have in common.
     pub(crate) fn describe(&self, whole: ShardStatus) -> Status {
         let settings = &self.settings;
-        let disk_problem = self.disk_problem();
+        let record_problem = self.record_problem();
         Status {
             // It votes, but it accepts no lease longer than those it recorded (R2).
-            ready: whole.ready && disk_problem.is_none(),
+            ready: whole.ready && record_problem.is_none(),
             cell: settings.config.cell.clone(),
             node: settings.node.get(),
             role: settings.config.role,
@@ -111,7 +135,7 @@ impl Board {
             max_lease: settings.cell.max_lease().as_duration(),
             shards: settings.shards.get(),
             has_record: self.has_record,
-            disk_problem,
+            disk_problem: record_problem.or_else(&self.disk.durable_problem),
             ..whole
         }
     }
@@ -131,7 +155,9 @@ fn join_two(mut one: ShardStatus, other: ShardStatus) -> ShardStatus {
     one.longest_turn = one.longest_turn.max(other.longest_turn);
     one.leases += other.leases;
     one.acceptor_bytes += other.acceptor_bytes;
-    one.standing += other.standing;
+    one.durable += other.durable;
+    one.durable_unsettled += other.durable_unsettled;
+    one.durable_free += other.durable_free;
     one.waiters += other.waiters;
     one.waiting.extend(other.waiting);
     one.waiting.sort_by_key(|queued| std::cmp::Reverse(queued.waiters));

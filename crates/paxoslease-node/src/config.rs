@@ -25,6 +25,7 @@ pub use address::{AddressError, KeyedAddress, check_listen, check_loopback};
 pub use document::{Document, TomlError, TomlText};
 pub use duration::{DurationError, parse_duration};
 pub use error::{ConfigError, LoadError};
+pub use paxoslease_core::Durability;
 pub(crate) use paxoslease_holder::Role;
 pub(crate) use settings::Settings;
 pub use spin::{Spin, SpinError};
@@ -90,6 +91,10 @@ pub struct Config {
     pub clock_drift_ppm: u32,
     /// How old a clock's reading may be. All nodes must agree.
     pub clock_granularity: Duration,
+    /// Where members keep durable leases, which last longer than `max_lease`, or without an end. By
+    /// default on disk; then no number of crashes loses one. All nodes must agree. A member without
+    /// a `data_dir` keeps none on disk.
+    pub durable_leases: Durability,
     /// The folder of the stable record. Without it, exclusion across a restart depends on the wall
     /// clock, every start waits for `max_lease` before it votes, and the members cannot change.
     pub data_dir: Option<PathBuf>,
@@ -185,13 +190,15 @@ impl Default for Timing {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Leases that a member votes on. Shards share this equally, as the next three. Nodes need not
+    /// Leases that a member votes on. Shards share this equally, as the next four. Nodes need not
     /// agree. By default a quarter of the memory that this process may use, at
     /// [`Self::LEASE_BYTES`] each.
     pub leases: u32,
     /// Bytes of names and holders that are longer than 38 bytes together; shorter ones are a part
     /// of [`Self::LEASE_BYTES`]. By default a quarter of the memory that this process may use.
     pub names_bytes: u64,
+    /// Names with a durable lease, and names whose durable lease is over but not yet forgotten.
+    pub durable: u32,
     /// Requests that wait for a lease.
     pub waiters: u32,
     /// Requests under way.
@@ -212,6 +219,7 @@ impl Limits {
         Self {
             leases: leases.clamp(1, Self::LEASES_DEFAULT_MAX),
             names_bytes: (bytes / 4).max(1),
+            durable: 1_000_000,
             waiters: 1_000_000,
             inflight: 1_000_000,
             peer_queue_bytes: 4 << 20,
@@ -250,6 +258,7 @@ impl Config {
             max_lease: Duration::from_secs(60),
             clock_drift_ppm: 1000,
             clock_granularity: Duration::from_millis(1),
+            durable_leases: Durability::Disk,
             data_dir: None,
             tls: None,
             shards: 1,
@@ -304,6 +313,13 @@ impl Config {
     #[must_use]
     pub const fn max_lease(mut self, max_lease: Duration) -> Self {
         self.max_lease = max_lease;
+        self
+    }
+
+    /// Sets [`Self::durable_leases`](field@Self::durable_leases).
+    #[must_use]
+    pub const fn durable_leases(mut self, durable_leases: Durability) -> Self {
+        self.durable_leases = durable_leases;
         self
     }
 

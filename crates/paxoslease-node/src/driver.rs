@@ -12,7 +12,6 @@ mod peers;
 mod requests;
 mod semaphores;
 mod sockets;
-mod standing;
 mod status;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -25,7 +24,8 @@ use std::time::Duration;
 #[cfg(not(feature = "trace"))]
 use paxoslease_core::Shard;
 use paxoslease_core::{
-    BallotProblem, Instant, MemberSet, Message, Name, NodeId, Record, Refusal, Snapshot,
+    BallotProblem, DurableWrite, Instant, MemberSet, Message, Name, NodeId, Record, Refusal,
+    Snapshot,
 };
 use paxoslease_holder::Change;
 use paxoslease_holder::transport::{Due, Guard, Guards, Subscription};
@@ -46,7 +46,6 @@ pub(crate) use peers::{Identity, PeerTimeouts, Peers};
 use semaphores::Semaphores;
 pub(crate) use sockets::Sockets;
 pub use sockets::{ConnId, Connections};
-use standing::StandingRequests;
 
 use crate::board::Board;
 use crate::clock::CounterBound;
@@ -89,6 +88,8 @@ pub(crate) struct Driver {
     counters: Counters,
     /// Records for the disk.
     records: Vec<Record>,
+    /// Changes of registers for the disk, in order.
+    durable_writes: Vec<(u64, DurableWrite)>,
     /// Tasks to wake once everything is sent.
     wakers: Vec<Waker>,
     messages_since_sweep: u32,
@@ -103,7 +104,6 @@ pub(crate) struct Driver {
     handing_over: Vec<Guard>,
     lists: Lists,
     semaphores: Semaphores,
-    standing: StandingRequests,
     /// Answers for front-ends and other threads.
     answers: Vec<(ReplyTo, Answer)>,
     /// Shards whose front-ends want hints, and the new hints.
@@ -144,6 +144,7 @@ impl Driver {
             reconnected: Vec::new(),
             counters: Counters::default(),
             records: Vec::new(),
+            durable_writes: Vec::new(),
             wakers: Vec::new(),
             messages_since_sweep: 0,
             housekeeping_at: now,
@@ -155,7 +156,6 @@ impl Driver {
             handing_over: Vec::new(),
             lists: Lists::default(),
             semaphores: Semaphores::default(),
-            standing: StandingRequests::default(),
             answers: Vec::new(),
             hinted: Vec::new(),
             hints: Vec::new(),
@@ -365,6 +365,8 @@ impl Driver {
                 self.shard.record_written(now, record);
                 self.tell_ready_waiters(now);
             }
+            Command::DurableWritten(sequence) => self.shard.durable_written(now, sequence),
+            Command::DurableRoom(has_room) => self.shard.set_durable_room(has_room),
             Command::ConfigurationWritten => self.configuration_written(now),
             Command::Adopt(configuration) => {
                 self.adopt(now, &configuration);
@@ -469,6 +471,11 @@ impl Driver {
 
     pub(crate) fn next_record(&mut self) -> Option<Record> {
         self.records.pop()
+    }
+
+    /// The changes of registers since the last call, in order, with their numbers.
+    pub(crate) fn take_durable_writes(&mut self) -> Vec<(u64, DurableWrite)> {
+        std::mem::take(&mut self.durable_writes)
     }
 
     pub(crate) fn wakers(&mut self) -> impl Iterator<Item = Waker> + '_ {

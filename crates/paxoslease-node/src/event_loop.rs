@@ -31,7 +31,7 @@ use crate::clock::{Clock, PauseDetector};
 use crate::command::Command;
 use crate::driver::Driver;
 use crate::mailbox::Mailbox;
-use crate::stable::RecordWriter;
+use crate::stable::{DurableFileWriter, HandedOver, RecordWriter};
 use crate::tls::Stream;
 use crate::turn::{Clients, Turn};
 
@@ -57,8 +57,13 @@ pub(crate) fn mailbox(poll: &Poll) -> io::Result<Mailbox<Post>> {
     })))
 }
 
-/// The writer of records, and this shard's number there.
-type Disk = Option<(Arc<RecordWriter>, usize)>;
+/// The writers of the data folder.
+#[derive(Clone)]
+pub(crate) struct Writers {
+    pub(crate) record: Arc<RecordWriter>,
+    /// For durable leases, if the node keeps them on disk.
+    pub(crate) durable: Option<Arc<DurableFileWriter>>,
+}
 
 pub(crate) struct EventLoop {
     pub(crate) poll: Poll,
@@ -72,7 +77,7 @@ pub(crate) struct EventLoop {
     pub(crate) clients: Clients<SocketPost>,
     pub(crate) clock: Clock,
     pub(crate) spin: Duration,
-    pub(crate) disk: Disk,
+    pub(crate) disk: Option<Writers>,
 }
 
 /// Closes the mailbox of a thread that ends or panics. A node does not run without all its shards,
@@ -124,7 +129,7 @@ impl EventLoop {
             }
             let Self { driver, conns: sockets, clients, .. } = &mut self;
             Turn { now, driver, sockets, clients }.run(&mut posts);
-            self.wake();
+            self.wake(now);
             if self.clients.left {
                 self.client_listener = None;
             }
@@ -196,16 +201,20 @@ impl EventLoop {
     }
 
     /// Asks the disk for what must be durable, and wakes the callers that have an answer.
-    fn wake(&mut self) {
-        while let Some(record) = self.driver.next_record() {
-            if let Some((writer, shard)) = &self.disk {
-                writer.ask(*shard, record);
+    fn wake(&mut self, now: Instant) {
+        let Self { driver, disk, .. } = self;
+        if let Some(Writers { record: writer, durable }) = disk {
+            while let Some(record) = driver.next_record() {
+                writer.ask(driver.shard_index().into(), record);
             }
-        }
-        if let Some((writer, _)) = &self.disk
-            && let Some(configuration) = self.driver.next_configuration()
-        {
-            writer.ask_configuration(configuration);
+            if let Some(configuration) = driver.next_configuration() {
+                writer.ask_configuration(configuration);
+            }
+            let shard = driver.shard_id();
+            for (sequence, write) in driver.take_durable_writes() {
+                let durable = durable.as_ref().expect("a shard knows whether its node has a disk");
+                durable.hand_over(HandedOver { shard, sequence, now, write });
+            }
         }
         let mut woken = false;
         for waker in self.driver.wakers() {

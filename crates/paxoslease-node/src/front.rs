@@ -13,14 +13,16 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 pub use paxoslease_core::{
-    CommandError, Drift, Holder, Instant, Label, Lasts, LiveLease, Name, Permits, Sighting,
-    Standing, Tenure, Ttl,
+    CommandError, Drift, Holder, Instant, Label, Lasts, LiveLease, Name, Permits, Sighting, Tenure,
+    Ttl,
 };
 pub use paxoslease_holder::Filter;
 
 pub use crate::driver::{ConnId, Connections};
 pub use crate::log_throttle::LogThrottle;
-pub use crate::request::{Answer, CowLabel, Cursor, Hint, PageMax, REQUEST_IDS_MAX, Request};
+pub use crate::request::{
+    Answer, CowLabel, Cursor, Hint, NotKept, PageMax, REQUEST_IDS_MAX, Request,
+};
 pub use crate::tls::ClientCertificates;
 pub(crate) use shard_handle::Outgoing;
 pub use shard_handle::{ClientSockets, ShardHandle};

@@ -54,8 +54,8 @@ mod trace;
 mod turn;
 
 pub use config::{
-    AddressError, Config, ConfigError, DurationError, Limits, Listen, LoadError, Spin, SpinError,
-    Timing, Tls, TomlError, parse_duration,
+    AddressError, Config, ConfigError, Durability, DurationError, Limits, Listen, LoadError, Spin,
+    SpinError, Timing, Tls, TomlError, parse_duration,
 };
 pub use node::{Asking, Node, Remote, StartError};
 pub use paxoslease_holder::{

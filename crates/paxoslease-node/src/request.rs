@@ -15,6 +15,7 @@ use paxoslease_core::{
 };
 use paxoslease_holder::{AskError, Filter, Limit, MembersError, MembersPlan, MembersRequest};
 use paxoslease_wire::ShardId;
+use thiserror::Error;
 
 /// The numbers of requests are below this bound.
 pub const REQUEST_IDS_MAX: u64 = 1 << 46;
@@ -44,8 +45,6 @@ impl ReplyTo {
     pub(crate) const EMBEDDED: u16 = 0x7ffe;
     /// The origin of requests for the permits of a semaphore, within a shard.
     pub(crate) const PERMITS: u16 = 0x7ffd;
-    /// The origin of the steps of requests about standing leases, within a shard.
-    pub(crate) const STANDING: u16 = 0x7ffc;
 
     pub(crate) fn token(self, kind: RequestKind) -> Token {
         debug_assert!(self.id < REQUEST_IDS_MAX && self.origin <= Self::REMOTE);
@@ -122,9 +121,9 @@ pub enum Request<'a> {
         permits: Option<Permits>,
         /// Whether the caller retries, so only a grant is counted.
         is_retried: bool,
-        /// Set for a standing lease, which lasts this long from its grant without renewals by its
-        /// holder. It may be longer than M. The node chooses the ttl then, and `ttl` is ignored.
-        /// A semaphore has no standing permits.
+        /// K9: set for a durable lease, which is on the disks of a majority and lasts this long
+        /// from its grant without renewals. It may be longer than M, and `ttl` is ignored. It may
+        /// also be refused with [`Answer::NotKept`]. A semaphore has no durable permits.
         lasts: Option<Lasts>,
     },
     /// P8: withdraws the acquire with the same number. That acquire is answered with
@@ -134,7 +133,8 @@ pub enum Request<'a> {
         /// The name.
         lease: CowLabel<'a>,
     },
-    /// Prolongs a tenure: [`Answer::Renewed`] or [`Answer::NotHeld`].
+    /// Prolongs a tenure: [`Answer::Renewed`] or [`Answer::NotHeld`]; if the lease is durable,
+    /// [`Answer::Kept`], and then a later end stays as it was.
     Renew {
         /// The name, and the holder for members that lost it. Without a holder, the node uses the
         /// one that it has stored.
@@ -144,10 +144,12 @@ pub enum Request<'a> {
         /// How long the lease should last from now on.
         ttl: Duration,
     },
-    /// Sets when a tenure ends, earlier or later than before, and makes it a standing lease:
-    /// [`Answer::Renewed`] or [`Answer::NotHeld`]. After [`Answer::NoQuorum`] either end may be in
-    /// force. A holder that sets an earlier end has first given up its belief beyond it.
-    SetEnd {
+    /// K8: sets when a tenure ends, earlier or later than before, and makes the lease durable:
+    /// [`Answer::Kept`], [`Answer::NotHeld`] or [`Answer::NotKept`]. After [`Answer::NoQuorum`] and
+    /// [`Answer::NotKept`], either end may be in force. A holder that sets an earlier end has first
+    /// given up its belief beyond it. From this request on, the holder prolongs and releases the
+    /// tenure only as a durable one, whatever the answer is (K10).
+    Keep {
         /// The name, and the holder for members that lost it.
         lease: CowLabel<'a>,
         /// The fence of the tenure.
@@ -155,12 +157,17 @@ pub enum Request<'a> {
         /// How long the lease lasts from now on.
         lasts: Lasts,
     },
-    /// P6: ends a tenure whose holder has dropped its belief: [`Answer::Released`].
+    /// P6: ends a tenure whose holder has dropped its belief: [`Answer::Released`], or
+    /// [`Answer::Doubtful`] for a durable one.
     Release {
         /// The name.
         lease: CowLabel<'a>,
         /// The fence of the tenure.
         fence: u64,
+        /// Whether a caller ever asked to keep this tenure, even without success (K10). An acquire
+        /// of a durable lease counts. If not set, the node asks the members, which costs a round
+        /// trip more for a durable lease, and misses a [`Request::Keep`] that is still on its way.
+        is_durable: bool,
     },
     /// P10: asks a majority who holds a name: [`Answer::Inspected`].
     Inspect {
@@ -207,7 +214,7 @@ impl<'a> Request<'a> {
             Self::Acquire { is_retried: true, .. } => RequestKind::Try,
             // An abandon withdraws the acquire itself.
             Self::Acquire { .. } | Self::Abandon { .. } => RequestKind::Acquire,
-            Self::Renew { .. } | Self::SetEnd { .. } => RequestKind::Renew,
+            Self::Renew { .. } | Self::Keep { .. } => RequestKind::Renew,
             Self::Release { .. }
             | Self::Inspect { .. }
             | Self::Peek { .. }
@@ -223,7 +230,7 @@ impl<'a> Request<'a> {
             Self::Acquire { lease, .. }
             | Self::Abandon { lease }
             | Self::Renew { lease, .. }
-            | Self::SetEnd { lease, .. }
+            | Self::Keep { lease, .. }
             | Self::Release { lease, .. }
             | Self::Inspect { lease }
             | Self::Peek { lease }
@@ -255,10 +262,12 @@ impl<'a> Request<'a> {
             Self::Renew { lease, fence, ttl } => {
                 Request::Renew { lease: lease.into_owned(), fence, ttl }
             }
-            Self::SetEnd { lease, fence, lasts } => {
-                Request::SetEnd { lease: lease.into_owned(), fence, lasts }
+            Self::Keep { lease, fence, lasts } => {
+                Request::Keep { lease: lease.into_owned(), fence, lasts }
             }
-            Self::Release { lease, fence } => Request::Release { lease: lease.into_owned(), fence },
+            Self::Release { lease, fence, is_durable } => {
+                Request::Release { lease: lease.into_owned(), fence, is_durable }
+            }
             Self::Inspect { lease } => Request::Inspect { lease: lease.into_owned() },
             Self::Peek { lease } => Request::Peek { lease: lease.into_owned() },
             Self::Note { lease } => Request::Note { lease: lease.into_owned() },
@@ -297,13 +306,28 @@ pub enum Answer {
         /// When the winning round began, on this node's clock.
         started_at: Instant,
     },
-    /// A renewal found the tenure over, for good.
+    /// K8: a majority has the lease on disk.
+    Kept {
+        /// The tenure by its fence now, which may be higher than before. It replaces the number
+        /// that the holder has: later requests and the stores behind the lease need it.
+        fence: Tenure,
+        /// How long the lease lasts, from the moment that each member received it.
+        lasts: Lasts,
+        /// When the value was sent, on this node's clock: the belief counts from here.
+        started_at: Instant,
+    },
+    /// The disks of a majority do not take a durable lease. After an acquire nothing is held.
+    NotKept(NotKept),
+    /// A renewal or a [`Request::Keep`] found the tenure over, for good.
     NotHeld,
+    /// K8: a durable tenure is over, and it cannot be known whether this release ended it.
+    Doubtful,
     /// A release has ended.
     Released {
         /// Whether a majority still had the lease, or may have had it: answers were lost.
         held: bool,
-        /// Whether a majority confirmed. If not, the lease ends with its ttl.
+        /// Whether a majority confirmed. If not, the lease ends with its ttl. A durable lease is
+        /// still there then, unless a majority is reached within M.
         confirmed: bool,
     },
     /// What a majority stored for a name a moment ago, or what this node did for a peek.
@@ -350,6 +374,7 @@ impl Answer {
                                others answered";
                 AskError::Busy { limit, problem: problem.to_owned() }
             }
+            Self::NotKept(error) => AskError::Busy { limit, problem: error.to_string() },
             Self::Name(error) => AskError::Name(error),
             Self::Stopping => AskError::Stopped,
             _ => no_majority,
@@ -376,6 +401,35 @@ impl Answer {
             _ => None,
         }
     }
+}
+
+/// Why the disks of a majority do not take a durable lease (K14).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum NotKept {
+    /// Members keep nothing on disk.
+    #[error(
+        "this cell keeps nothing on disk, so a lease longer than max_lease ({max_lease:?}) would \
+         not survive a crash: give every member a data_dir, or set durable_leases = \"volatile\""
+    )]
+    NoDisk {
+        /// The longest lease that needs no disk.
+        max_lease: Duration,
+    },
+    /// The configuration says so.
+    #[error(
+        "durable leases are switched off (durable_leases = \"refuse\"), so a lease \
+         lasts for max_lease ({max_lease:?}) at most unless it is renewed"
+    )]
+    SwitchedOff {
+        /// The longest lease that needs no disk.
+        max_lease: Duration,
+    },
+    /// The disks are full, or as many names are durable as the limits allow.
+    #[error(
+        "a majority of the members has no room for another durable lease: their disks are full, or \
+         limits.durable is reached"
+    )]
+    NoRoom,
 }
 
 impl From<CommandError> for Answer {

@@ -17,7 +17,7 @@ use paxoslease_core::{Birth, Configuration, Instant, NodeId, Record, Rules, Snap
 use paxoslease_holder::transport::Ticket;
 use paxoslease_wire::StableRecord;
 
-use crate::board::Board;
+use crate::board::{Board, Disk};
 use crate::clock::{Clock, wall_counter_at};
 use crate::command::Command;
 use crate::config::Config;
@@ -26,11 +26,11 @@ use crate::front::{FrontEnd, Waiting};
 use crate::mailbox::Mailbox;
 use crate::node::{Node, Run, Shared, command_sender, make_driver};
 pub use crate::stable::VolatileFiles;
-use crate::stable::{Folder, Loaded, StableError, Startup};
+use crate::stable::{Folder, HandedOver, Loaded, RunStart, StableError, Startup};
 use crate::tls::CurrentTls;
 use crate::turn::{Clients, Mailboxes, Post, Turn};
 use sockets::{Lines, SimulatedSockets};
-use writer::Writer;
+use writer::{LastError, WriteEnd, Writer};
 
 /// One end of a simulated connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -180,9 +180,13 @@ pub fn write_record(
     record: Record,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let mut folder = Folder::open_volatile(files, node)?;
-    let blank = StableRecord { birth: Birth(1), ceilings: record, configuration: None };
     let record = match folder.load()? {
-        Loaded::Fresh => blank,
+        Loaded::Fresh => StableRecord {
+            birth: Birth(1),
+            ceilings: record,
+            configuration: None,
+            has_durable: false,
+        },
         Loaded::Record(before) => StableRecord { ceilings: record, ..before },
     };
     Ok(folder.write_record(&record)?)
@@ -204,7 +208,9 @@ impl Process {
         let mut settings = config.settings().expect("worlds have valid settings");
         settings.rules = rules;
         let wall_counter = wall_counter_at(wall_millis);
-        let wishes = settings.wishes(wall_counter, seed);
+        let mut wishes = settings.wishes(wall_counter, seed);
+        let start = files.map(|files| RunStart::in_boot(files.boot(), &clock));
+        wishes.durable = start.and_then(|start| settings.durable_wish(start));
         let folder = files.map(|files| Folder::open_volatile(files, settings.node));
         let mut folder = folder.transpose()?;
         let startup = match &mut folder {
@@ -215,8 +221,11 @@ impl Process {
         let writer = folder.zip(startup.record());
         let writer = writer.map(|(folder, record)| Writer::new(folder, count, record));
         let last_error = writer.as_ref().map(Writer::last_error);
-        let disk_problem = Box::new(move || last_error.as_ref().and_then(writer::LastError::text));
-        let board = Board::new(&settings, startup.has_record, disk_problem, CurrentTls::default());
+        let disk = Disk {
+            record_problem: Box::new(move || last_error.as_ref().and_then(LastError::text)),
+            ..Disk::default()
+        };
+        let board = Board::new(&settings, startup.has_record, disk, CurrentTls::default());
         let board = Arc::new(board);
         let waiting = Arc::<Waiting>::default();
         let new_mailbox = |shard| {
@@ -320,6 +329,10 @@ impl Process {
             if let Some(configuration) = driver.next_configuration() {
                 writer.ask_configuration(configuration);
             }
+            let id = driver.shard_id();
+            for (sequence, write) in driver.take_durable_writes() {
+                writer.hand_over(HandedOver { shard: id, sequence, now, write });
+            }
         }
         driver.wakers().for_each(Waker::wake);
         if driver.may_go(now, clients.are_done()) {
@@ -345,21 +358,24 @@ impl Process {
 
     /// Begins to write the record, if a shard asks for that and no write is under way.
     pub fn begin_write(&mut self) -> bool {
-        self.writer.as_mut().is_some_and(Writer::begin)
+        let now = self.node.shared.clock.now();
+        self.writer.as_mut().is_some_and(|writer| writer.begin(now))
     }
 
     /// The write under way is over, and the shards are told if it succeeded. Returns whether it
     /// did.
     pub fn end_write(&mut self) -> bool {
         let Some(writer) = &mut self.writer else { return true };
-        let Some(answers) = writer.end() else { return false };
-        for (shard, command) in answers.into_iter().map(Command::written) {
+        let WriteEnd { answers, news, failed } = writer.end(self.node.shared.clock.now());
+        let count = self.shards.len();
+        let durable = news.into_iter().flat_map(|news| Command::news(news, count));
+        for (shard, command) in answers.into_iter().map(Command::written).chain(durable) {
             if let Some(shard) = &self.shards[shard] {
                 // A shard that left needs no answer.
                 let _left = shard.mailbox.0.post(Post::Command(command));
             }
         }
-        true
+        !failed
     }
 
     /// All shards have left: writes the snapshot. Without one, the next start is one after a crash.
@@ -376,7 +392,7 @@ impl Process {
     #[must_use]
     pub fn kill(mut self, writes: bool) -> Vec<Arc<Ticket>> {
         if let Some(writer) = self.writer.as_mut().filter(|_| writes) {
-            let _told_no_more = writer.end();
+            let _told_no_more = writer.end(self.node.shared.clock.now());
         }
         let shards = self.shards.into_iter().flatten();
         let tickets = shards.flat_map(|shard| shard.driver.die()).collect();

@@ -1,13 +1,18 @@
-//! The data folder: the stable record and the snapshot, which is used once (R1, R2, R4, R6), and
-//! how a node starts with them.
+//! The data folder: the stable record, the snapshot, which is used once (R1, R2, R4, R6), and the
+//! file of durable leases (K12), and how a node starts with them.
 //!
 //! [`Folder`] owns the rules: the meaning of a missing or damaged file, the removal of a snapshot
 //! before its use, the order of writes. The [`Disk`] makes bytes durable, the core computes the two
-//! ceilings, and the [`RecordWriter`] waits for the disk in place of the shards.
+//! ceilings, and the [`RecordWriter`] and the [`DurableFileWriter`] wait for the disk in place of
+//! the shards.
 
 mod disk;
+mod durable;
+mod durable_writer;
 mod error;
+mod file_time;
 mod files;
+mod log;
 mod merged;
 mod probe;
 mod startup;
@@ -20,12 +25,16 @@ mod writer;
 use std::io;
 use std::path::Path;
 
+use durable::Begun;
+pub(crate) use durable::DurableFile;
+pub(crate) use durable_writer::{DurableFileWriter, DurableNews, DurableWorker, HandedOver};
 use paxoslease_core::{NodeId, Snapshot};
 use paxoslease_wire::{SnapshotReader, SnapshotWriter, StableRecord, decode_record, encode_record};
 
 use disk::FolderDisk;
 pub(crate) use disk::{DataFile, Disk};
 pub use error::StableError;
+pub(crate) use file_time::RunStart;
 use files::OsFiles;
 pub(crate) use merged::Asked;
 #[cfg(feature = "simulation")]
@@ -33,7 +42,7 @@ pub(crate) use merged::{MergedRecord, Write};
 pub use probe::{DataDirCheck, check_data_dir};
 #[cfg(any(test, feature = "trace"))]
 pub(crate) use startup::Leases;
-pub(crate) use startup::{Membership, Startup, Wishes};
+pub(crate) use startup::{DurableWish, Membership, Startup, Wishes};
 #[cfg(any(test, feature = "simulation"))]
 pub use volatile_files::VolatileFiles;
 pub(crate) use writer::RecordWriter;
@@ -55,6 +64,8 @@ pub(crate) enum Loaded {
 pub(crate) struct Folder {
     disk: Box<dyn Disk>,
     node: NodeId,
+    /// The file of durable leases, from the start on, until it gets a thread of its own.
+    durable: Option<DurableFile>,
 }
 
 impl Folder {
@@ -70,20 +81,22 @@ impl Folder {
     }
 
     pub(crate) fn on(disk: impl Disk + 'static, node: NodeId) -> Self {
-        Self { disk: Box::new(disk), node }
+        Self { disk: Box::new(disk), node, durable: None }
     }
 
     /// Decides how the node starts. Removes the snapshot, even if it cannot be used, and makes the
     /// record of this start durable.
     pub(crate) fn start(&mut self, wishes: &Wishes) -> Result<Startup, StableError> {
-        use StableError::{Corrupt, Lost, OtherNode};
-        let (loaded, was_reset) = match self.load() {
-            // R6: what the record said is lost, so this is not the member that it was: the folder
+        let mut was_reset = false;
+        let loaded = match self.load_all(wishes) {
+            // R6: what the files said is lost, so this is not the member that it was: the folder
             // gets a new birth.
-            Err(Lost { .. } | Corrupt { .. } | OtherNode { .. }) if wishes.reset => {
-                (Loaded::Fresh, true)
+            Err(error) if wishes.reset && error.ends_with_reset() => {
+                was_reset = true;
+                self.open_durable(&Loaded::Fresh, wishes)?;
+                Loaded::Fresh
             }
-            loaded => (loaded?, false),
+            loaded => loaded?,
         };
         let snapshot = self.take_snapshot(&loaded)?;
         let record = Startup::record_to_write(&loaded, wishes);
@@ -92,7 +105,38 @@ impl Folder {
             let doing = "make sure that no snapshot is used twice by writing";
             StableError::Io { doing, path, source }
         })?;
-        Ok(Startup::with_folder(&loaded, was_reset, record, snapshot, wishes))
+        let registers = self.durable.iter().flat_map(DurableFile::registers).collect();
+        Ok(Startup::with_folder(&loaded, was_reset, record, snapshot, registers, wishes))
+    }
+
+    /// K12: the record, then the durable leases.
+    fn load_all(&mut self, wishes: &Wishes) -> Result<Loaded, StableError> {
+        let loaded = self.load()?;
+        self.open_durable(&loaded, wishes)?;
+        Ok(loaded)
+    }
+
+    /// Begins a generation of the file of durable leases, if the node keeps one. The record that
+    /// says so is written later: a crash in between leaves a file in which nothing was confirmed.
+    fn open_durable(&mut self, loaded: &Loaded, wishes: &Wishes) -> Result<(), StableError> {
+        let Some(DurableWish { start, registers_max }) = wishes.durable else { return Ok(()) };
+        let (birth, begun) = match loaded {
+            Loaded::Fresh => (wishes.birth, Begun::No),
+            Loaded::Record(record) if record.has_durable => (record.birth, Begun::Yes),
+            Loaded::Record(record) => (record.birth, Begun::No),
+        };
+        let log = self.disk.log().map_err(|source| {
+            let path = self.disk.path(DataFile::Durable);
+            StableError::Io { doing: "open the folder of", path, source }
+        })?;
+        let file = DurableFile::open(log, self.node, birth, begun, start, registers_max)?;
+        self.durable = Some(file);
+        Ok(())
+    }
+
+    /// The file of durable leases, after the start, for the thread that writes it.
+    pub(crate) fn take_durable(&mut self) -> Option<DurableFile> {
+        self.durable.take()
     }
 
     /// Reads the record. Refuses one that is lost or damaged (R6).

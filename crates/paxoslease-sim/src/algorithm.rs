@@ -4,10 +4,12 @@
 //! An [`Algorithm`] creates a [`Process`] for each start of a node. A process is pure: every input
 //! is a call, every effect is an [`Output`]. It sends bytes, not messages.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use paxoslease_core::{
-    Ballot, Cell, Instant, Lasts, Name, NodeId, Rules, Shard, Tenure, Token, Ttl,
+    Ballot, Cell, DurableRegister, DurableWrite, Instant, Lasts, Name, NodeId, Rules, Shard,
+    Tenure, Token, Ttl,
 };
 
 use crate::checker::Checks;
@@ -86,13 +88,29 @@ impl Default for Tuning {
     }
 }
 
-/// The two files that survive a crash.
+/// The files that survive a crash.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Disk {
     /// The last [`Output::Persist`] that reached the disk.
     pub record: Option<Vec<u8>>,
     /// The snapshot of a clean stop.
     pub snapshot: Option<Vec<u8>>,
+    /// The registers of durable names.
+    pub registers: BTreeMap<String, DurableRegister>,
+}
+
+impl Disk {
+    /// A write of [`Output::Durable`] reached the disk.
+    pub fn write(&mut self, write: DurableWrite) {
+        match write {
+            DurableWrite::Register(register) => {
+                self.registers.insert(register.name().to_string(), register);
+            }
+            DurableWrite::Forget(label) => drop(self.registers.remove(label.name().as_str())),
+            DurableWrite::Clear => self.registers.clear(),
+            DurableWrite::Tick => {}
+        }
+    }
 }
 
 /// One run of one node, from a start to a stop or crash.
@@ -108,6 +126,9 @@ pub trait Process {
 
     /// The record of [`Output::Persist`] is durable.
     fn handle_persisted(&mut self, _now: Instant, _record: &[u8]) {}
+
+    /// The writes of [`Output::Durable`] up to this one are durable.
+    fn handle_durable(&mut self, _now: Instant, _sequence: u64) {}
 
     /// A client sent a command for a lease. If it has an answer, that is [`Output::Answer`].
     fn handle_command(&mut self, now: Instant, token: Token, name: Name<'_>, command: Command);
@@ -146,8 +167,12 @@ pub enum Command {
     /// Releases a lease that was granted to the client. The node repeats the release for
     /// `patience`: the lease has ended after that.
     Release { tenure: Tenure, patience: Duration },
-    /// Sets the end of a lease that was granted to the client (S1).
-    Stand { tenure: Tenure, lasts: Lasts },
+    /// Acquires a durable lease (K9).
+    AcquireDurable { lasts: Lasts, wait: Duration },
+    /// Sets the end of a lease that was granted to the client (K8).
+    Keep { tenure: Tenure, lasts: Lasts },
+    /// Releases a lease whose end was set, or that was durable from the start (K8).
+    ReleaseDurable { tenure: Tenure, patience: Duration },
     /// The client that sent the command with this token has disconnected (P8).
     Abandon,
 }
@@ -159,6 +184,8 @@ pub enum Output {
     Send(Packet),
     /// Writes its stable record.
     Persist(Vec<u8>),
+    /// Writes to its file of durable leases.
+    Durable(u64, Box<DurableWrite>),
     /// Answers a client.
     Answer(Token, Answer),
     /// Reports an answer to a request that was answered or abandoned before.
@@ -179,8 +206,9 @@ pub enum Answer {
     /// The lease was renewed, by a round that began at `started_at` on the node's clock. A holder
     /// embedded in the node counts from then. `None` if the algorithm has no such holders.
     Renewed { tenure: Tenure, ttl: Ttl, started_at: Option<Instant> },
-    /// The end of the lease is set: it lasts this long from when the client asked.
-    Stood { tenure: Tenure, lasts: Lasts },
+    /// The end of the lease is set: it lasts this long from when the client asked. The tenure is the
+    /// fence from now on.
+    Kept { tenure: Tenure, lasts: Lasts },
     /// The client does not hold the lease any more.
     NotHeld,
     /// The lease was released.

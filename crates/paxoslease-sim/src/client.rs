@@ -31,9 +31,9 @@ pub struct Habits {
     pub vanish_permille: u32,
     /// How many leases in a thousand it lets expire instead of releasing them.
     pub lapse_permille: u32,
-    /// How many renewals in a thousand set the end of the lease instead (S1). After the first, all
-    /// do (S6).
-    pub stand_permille: u32,
+    /// How many acquires in a thousand are for durable leases, and how many renewals set the end of
+    /// the lease instead (K8). After the first, all do (K10).
+    pub durable_permille: u32,
     /// How many answers in a thousand it acts on late.
     pub slow_permille: u32,
     /// How late at most.
@@ -56,7 +56,7 @@ impl Habits {
             wander_permille: 0,
             vanish_permille: 0,
             lapse_permille: 0,
-            stand_permille: 0,
+            durable_permille: 0,
             slow_permille: 0,
             slow_max: Duration::ZERO,
             naive: false,
@@ -77,7 +77,7 @@ pub(crate) struct Pending {
 
 impl Pending {
     pub(crate) const fn is_acquire(&self) -> bool {
-        matches!(self.command, Command::Acquire { .. })
+        matches!(self.command, Command::Acquire { .. } | Command::AcquireDurable { .. })
     }
 }
 
@@ -104,7 +104,8 @@ pub(crate) struct Client {
     /// The ttl of the lease that it holds or acquires.
     pub(crate) ttl: Duration,
     pub(crate) hold_until: Instant,
-    /// Whether it has set the end of the lease that it holds, and whether that is unanswered.
+    /// Whether it asked to keep the lease that it holds or acquires, and whether that is
+    /// unanswered.
     pub(crate) stands: bool,
     pub(crate) is_standing: bool,
     /// When its next wake-up is due. Wake-ups at other times are stale.

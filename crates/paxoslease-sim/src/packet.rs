@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 
-use paxoslease_core::{Ballot, Message, NodeId, Reply, Request, Token};
+use paxoslease_core::{Ballot, DurableMessage, Message, NodeId, Reply, Request, Token};
 use paxoslease_wire::{FrameReader, FrameWriter};
 
 use crate::algorithm::{Answer, Output};
@@ -34,6 +34,10 @@ impl Packet {
             Message::Request(request) => (false, request.ballot()),
             Message::Reply(_) => (true, None),
             Message::Hint(_) => (false, None),
+            Message::Durable(
+                DurableMessage::Prepare { ballot, .. } | DurableMessage::Store { ballot, .. },
+            ) => (false, Some(*ballot)),
+            Message::Durable(message) => (message.name().is_none(), None),
         };
         Self { to, kind: message.kind(), is_reply, round, bytes }
     }
@@ -109,5 +113,6 @@ pub(crate) fn describe(bytes: &[u8]) -> String {
         Message::Request(Request::Inspect { .. })
         | Message::Reply(Reply::Inspected { .. })
         | Message::Hint(_) => kind.to_owned(),
+        Message::Durable(message) => format!("{kind} {}", message.ballot()),
     }
 }

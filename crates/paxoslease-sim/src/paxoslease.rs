@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, Birth, Config, Event, Holder, Instant, Name, NodeId, Record, Renew, Rule, Rules,
-    Shard, Start, To, Token,
+    Acquire, Birth, Config, Durability, Event, Holder, Instant, Label, Name, NodeId, Record, Renew,
+    Rule, Rules, Shard, Start, To, Token,
 };
 use paxoslease_wire::{
     FrameReader, SnapshotReader, SnapshotWriter, StableRecord, decode_record, encode_record,
@@ -43,11 +43,13 @@ impl Algorithm for PaxosLease {
             backoff_max: attempt_timeout.max(Duration::from_millis(2)),
             direct_rounds: !self.prepared_only,
             rules: self.rules,
+            durability: if disk.is_some() { Durability::Disk } else { Durability::Refused },
             ..Config::new(node, *cell, seed)
         };
         let counter = wall_millis << 10;
         let longest = cell.max_lease();
-        let shard = match disk {
+        let registers = disk.as_ref().map(|disk| disk.registers.clone()).unwrap_or_default();
+        let mut shard = match disk {
             None if new_cell => Shard::start(config, now, Start::NewCell { counter, disk: false }),
             None => Shard::start(config, now, Start::NoRecord { counter, longest, disk: false }),
             Some(disk) => {
@@ -75,6 +77,9 @@ impl Algorithm for PaxosLease {
                 }
             }
         };
+        for register in registers.into_values() {
+            shard.restore_durable(now, register);
+        }
         Node { node, shard, open: BTreeMap::new(), out: Outbox::new(node) }
     }
 
@@ -128,9 +133,16 @@ impl Node {
                 Event::Renewed { token, tenure, ttl, started_at } => {
                     (token, Answer::Renewed { tenure, ttl, started_at: Some(started_at) })
                 }
-                Event::Stood { token, tenure, lasts, .. } => {
-                    (token, Answer::Stood { tenure, lasts })
+                Event::Kept { token, fence, lasts, .. } => {
+                    (token, Answer::Kept { tenure: fence, lasts })
                 }
+                Event::NotKept { token, .. } => (token, Answer::Refused),
+                Event::Doubtful { token } => (token, Answer::Released),
+                Event::Durable { sequence, write } => {
+                    self.out.outputs.push_back(Output::Durable(sequence, write));
+                    continue;
+                }
+                Event::Stood { .. } => unreachable!("no client asks for it"),
                 Event::NotHeld { token, .. } => (token, Answer::NotHeld),
                 Event::Released { token, .. } => (token, Answer::Released),
                 Event::Persist(record) => {
@@ -138,6 +150,7 @@ impl Node {
                         birth: Birth::UNKNOWN,
                         ceilings: record,
                         configuration: None,
+                        has_durable: false,
                     };
                     let bytes = encode_record(self.node, &record);
                     self.out.outputs.push_back(Output::Persist(bytes));
@@ -179,6 +192,10 @@ impl Process for Node {
         self.shard.record_written(now, ceilings_in(self.node, record));
     }
 
+    fn handle_durable(&mut self, now: Instant, sequence: u64) {
+        self.shard.durable_written(now, sequence);
+    }
+
     fn handle_command(&mut self, now: Instant, token: Token, name: Name<'_>, command: Command) {
         let holder = Holder::NONE;
         let taken = match command {
@@ -191,7 +208,17 @@ impl Process for Node {
             Command::Release { tenure, patience } => {
                 self.shard.release(now, token, name, tenure, patience)
             }
-            Command::Stand { tenure, lasts } => self.shard.stand(now, token, name, tenure, lasts),
+            Command::AcquireDurable { lasts, wait } => {
+                // The ttl is not used.
+                let acquire = Acquire { token, name, holder, ttl: wait, wait };
+                self.shard.acquire_durable(now, acquire, lasts)
+            }
+            Command::Keep { tenure, lasts } => {
+                self.shard.keep(now, token, Label::new(name, holder), tenure, lasts)
+            }
+            Command::ReleaseDurable { tenure, patience } => {
+                self.shard.release_durable(now, token, name, tenure, patience)
+            }
             Command::Abandon => {
                 // The node takes answers at once. So a request that is not open any more was
                 // answered before: the node sent the grant, and the client must release it.
@@ -242,7 +269,9 @@ impl Process for Node {
     }
 
     fn in_flight(&self) -> usize {
-        let wake_ups = usize::from(self.shard.poll_timeout().is_some());
+        // Members look at the registers of durable names as long as there are any.
+        let has_registers = self.shard.durable_counts().registers > 0;
+        let wake_ups = usize::from(self.shard.poll_timeout().is_some() && !has_registers);
         self.shard.rounds().count() + self.shard.waiters() + self.open.len() + wake_ups
     }
 }

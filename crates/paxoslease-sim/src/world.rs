@@ -14,7 +14,7 @@ use std::ops::AddAssign;
 use std::rc::Rc;
 use std::time::Duration;
 
-use paxoslease_core::{Cell, NodeId, Tenure, Token};
+use paxoslease_core::{Cell, DurableWrite, NodeId, Tenure, Token};
 
 use crate::algorithm::{Algorithm, Answer, Command, Disk, Output, Packet, Process, Tuning};
 use crate::checker::{Check, Checker, Claim, Stored, Violation};
@@ -109,6 +109,8 @@ pub struct Counts {
     pub lost_members_removed: u64,
     /// Standing leases granted.
     pub standing: u64,
+    /// Ends of durable leases set.
+    pub durable: u64,
 }
 
 impl AddAssign for Counts {
@@ -129,6 +131,7 @@ impl AddAssign for Counts {
             lost_members,
             lost_members_removed,
             standing,
+            durable,
         } = other;
         self.events += events;
         self.messages += messages;
@@ -144,6 +147,7 @@ impl AddAssign for Counts {
         self.lost_members += lost_members;
         self.lost_members_removed += lost_members_removed;
         self.standing += standing;
+        self.durable += durable;
     }
 }
 
@@ -177,9 +181,24 @@ struct NodeState<P> {
     run: u32,
     /// A write under way, which may or may not survive a crash.
     writing: Option<Vec<u8>>,
+    /// Writes of durable leases, of which any number of the first may survive a crash.
+    durable: VecDeque<(u64, DurableWrite)>,
+    /// Whether some of them are being synced.
+    is_syncing: bool,
     timer_at: Option<TrueTime>,
     paused_until: Option<TrueTime>,
     backlog: VecDeque<WorldEvent>,
+}
+
+impl<P> NodeState<P> {
+    /// The first of the writes of durable leases reach the disk.
+    fn write_durable(&mut self, count: usize) {
+        for (_, write) in self.durable.drain(..count) {
+            if let Some(disk) = &mut self.disk {
+                disk.write(write);
+            }
+        }
+    }
 }
 
 /// A message in flight.
@@ -200,6 +219,8 @@ enum WorldEvent {
     Resumed,
     Written { run: u32, bytes: Vec<u8> },
     Confirmed { run: u32, bytes: Vec<u8> },
+    Synced { run: u32, sequence: u64 },
+    SyncConfirmed { run: u32, sequence: u64 },
     Requested { client: u32, token: Token, command: Command },
     Answered { client: u32, token: Token, answer: Answer },
     Woken { client: u32 },
@@ -226,6 +247,8 @@ impl<A: Algorithm> World<A> {
                 process: None,
                 run: 0,
                 writing: None,
+                durable: VecDeque::new(),
+                is_syncing: false,
                 timer_at: None,
                 paused_until: None,
                 backlog: VecDeque::new(),
@@ -296,6 +319,7 @@ impl<A: Algorithm> World<A> {
             WorldEvent::Woken { client } => self.woken(client),
             WorldEvent::Resumed => self.resume(node),
             WorldEvent::Written { run, bytes } => self.written(node, run, bytes),
+            WorldEvent::Synced { run, sequence } => self.synced(node, run, sequence),
             event if self.state(node).paused_until.is_some() => {
                 self.state(node).backlog.push_back(event);
             }
@@ -334,12 +358,18 @@ impl<A: Algorithm> World<A> {
                     self.with(id, |process, now| process.handle_persisted(now, &bytes));
                 }
             }
+            WorldEvent::SyncConfirmed { run, sequence } => {
+                if self.state(id).run == run {
+                    self.with(id, |process, now| process.handle_durable(now, sequence));
+                }
+            }
             WorldEvent::Requested { client, token, command } => {
                 self.requested(id, client, token, command);
             }
             WorldEvent::Answered { .. }
             | WorldEvent::Woken { .. }
             | WorldEvent::Resumed
+            | WorldEvent::Synced { .. }
             | WorldEvent::Written { .. } => unreachable!("handled before pauses"),
         }
     }
@@ -365,6 +395,10 @@ impl<A: Algorithm> World<A> {
             match output {
                 Output::Send(packet) => self.send(id, packet),
                 Output::Persist(bytes) => self.persist(id, bytes),
+                Output::Durable(sequence, write) => {
+                    self.state(id).durable.push_back((sequence, *write));
+                    self.sync(id);
+                }
                 Output::Answer(token, answer) => self.answer(id, token, answer),
                 Output::Unasked(token) => {
                     let text = || format!("node {id} answers {token:?}, which is not open");
@@ -505,13 +539,43 @@ impl<A: Algorithm> World<A> {
         self.schedule_in(delay, id, WorldEvent::Confirmed { run, bytes });
     }
 
+    /// Syncs all writes of durable leases at once, unless others are being synced.
+    fn sync(&mut self, id: u16) {
+        let state = &self.nodes[usize::from(id) - 1];
+        let Some((sequence, _)) = state.durable.back().filter(|_| !state.is_syncing) else {
+            return;
+        };
+        let (run, sequence) = (state.run, *sequence);
+        let delay = self.rng.span(self.setup.disk.unwrap_or_default()).as_nanos() as u64;
+        self.state(id).is_syncing = true;
+        self.schedule_in(delay, id, WorldEvent::Synced { run, sequence });
+    }
+
+    /// These writes reached the disk. The node learns of it a little later, if it still runs.
+    fn synced(&mut self, id: u16, run: u32, sequence: u64) {
+        let state = self.state(id);
+        if state.run != run {
+            return;
+        }
+        let count = state.durable.iter().take_while(|(number, _)| *number <= sequence).count();
+        state.write_durable(count);
+        state.is_syncing = false;
+        self.tracer.hash(&[self.now.0, 12, u64::from(id), sequence]);
+        let (min, _) = self.setup.disk.unwrap_or_default();
+        let delay = self.rng.up_to(min).as_nanos() as u64;
+        self.schedule_in(delay, id, WorldEvent::SyncConfirmed { run, sequence });
+        self.sync(id);
+    }
+
     fn answer(&mut self, id: u16, token: Token, answer: Answer) {
         let client = (token.0 >> 32) as u32;
         let name = self.clients[client as usize].name;
         let (tag, tenure) = match answer {
             Answer::Granted { tenure, .. } => {
                 self.counts.acquires += 1;
-                self.checker.granted(self.now, name, tenure, true);
+                // A change may have raised the fence, so no acceptor need have accepted it.
+                let is_fresh = !self.clients[client as usize].stands;
+                self.checker.granted(self.now, name, tenure, is_fresh);
                 (1, Some(tenure))
             }
             Answer::Renewed { tenure, ttl, started_at } => {
@@ -541,8 +605,8 @@ impl<A: Algorithm> World<A> {
                 self.counts.no_quorums += 1;
                 (5, None)
             }
-            Answer::Stood { tenure, .. } => {
-                self.counts.renewals += 1;
+            Answer::Kept { tenure, .. } => {
+                self.counts.durable += 1;
                 self.checker.granted(self.now, name, tenure, false);
                 (8, Some(tenure))
             }

@@ -8,7 +8,7 @@ use std::io::{self, BufRead};
 
 use crate::line::{Epoch, Lease, Line, StartState};
 use crate::report::{Clocks, Report};
-use crate::run::{Completion, End, Run};
+use crate::run::{Completion, End, Registers, Run};
 
 /// The rounding error between two readings of scaled clocks, in nanoseconds.
 const ROUNDING: u64 = 10;
@@ -168,6 +168,9 @@ impl Report {
         if before.iter().any(|run| run.end == End::Unknown) {
             return;
         }
+        if is_kept(run) {
+            self.registers(&before[before.len() - 1].registers, run);
+        }
         let restored = match (&run.header.start_state, last.end) {
             (StartState::Snapshot { .. }, End::Stopped { snapshot: true, .. })
                 if !run.header.epoch().has_member(run.header.node) =>
@@ -223,6 +226,23 @@ impl Report {
                     format!("{label}: votes before {name} of {tenure} has expired")
                 });
             }
+        }
+    }
+
+    /// K12: the disk brings every register back, or what was written after it.
+    fn registers(&mut self, before: &Registers, run: &Run) {
+        let Run { label, registers, .. } = run;
+        if !registers.is_restored {
+            return;
+        }
+        for (name, ballot) in &before.on_disk {
+            let found = registers.restored.get(name);
+            let is_later = before.writing.values().any(|write| write.is_of(name));
+            self.check(
+                "K12 the disk brings registers back",
+                found == Some(ballot) || is_later && found.is_none_or(|found| found > ballot),
+                || format!("{label}: {name} of {ballot} came back as {found:?}"),
+            );
         }
     }
 

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, Ballot, CommandError, Event, Holder, Instant, Lasts, MemberSet, Message, Name, NodeId,
-    Record, Refusal, Renew, Shard, Tenure, Token, Transmit, Ttl,
+    Acquire, Ballot, CommandError, Event, Holder, Instant, Label, Lasts, MemberSet, Message, Name,
+    NodeId, Record, Refusal, Renew, Shard, Tenure, Token, Transmit, Ttl,
 };
 use paxoslease_wire::{FrameReader, FrameWriter};
 use serde::{Deserialize, Serialize};
 
 use crate::line::Epoch;
+use crate::register::StoredRegister;
 
 /// One input. A message is a frame of its own, in hexadecimal digits. A reconnect has the members
 /// whose connections are up again.
@@ -21,6 +22,12 @@ pub(crate) enum Input {
     Release { token: u64, name: String, tenure: u64, patience: Duration },
     Inspect { token: u64, name: String },
     Stand { token: u64, name: String, tenure: u64, lasts: u64 },
+    AcquireDurable { token: u64, name: String, holder: String, lasts: u64, wait: Duration },
+    Keep { token: u64, name: String, holder: String, tenure: u64, lasts: u64 },
+    ReleaseDurable { token: u64, name: String, tenure: u64, patience: Duration },
+    DurableWritten { sequence: u64 },
+    RestoreDurable(StoredRegister),
+    DurableRoom(bool),
     Note { name: String, text: String },
     Message { from: u16, frame: String },
     Timeout,
@@ -136,6 +143,27 @@ impl Input {
                 let asked = shard.stand(now, Token(*token), name, tenure, lasts);
                 return Some(Returned::Asked(asked));
             }
+            Self::AcquireDurable { token, name, holder, lasts, wait } => {
+                let (token, ttl, wait) = (Token(*token), Duration::ZERO, *wait);
+                let (name, holder) = (Name::new(name).ok()?, Holder::new(holder).ok()?);
+                let acquire = Acquire { token, name, holder, ttl, wait };
+                let lasts = Lasts::from_millis(*lasts)?;
+                return Some(Returned::Asked(shard.acquire_durable(now, acquire, lasts)));
+            }
+            Self::Keep { token, name, holder, tenure, lasts } => {
+                let label = Label::new(Name::new(name).ok()?, Holder::new(holder).ok()?);
+                let (tenure, lasts) = (Tenure::from_fence(*tenure)?, Lasts::from_millis(*lasts)?);
+                let asked = shard.keep(now, Token(*token), label, tenure, lasts);
+                return Some(Returned::Asked(asked));
+            }
+            Self::ReleaseDurable { token, name, tenure, patience } => {
+                let (name, tenure) = (Name::new(name).ok()?, Tenure::from_fence(*tenure)?);
+                let asked = shard.release_durable(now, Token(*token), name, tenure, *patience);
+                return Some(Returned::Asked(asked));
+            }
+            Self::DurableWritten { sequence } => shard.durable_written(now, *sequence),
+            Self::RestoreDurable(register) => shard.restore_durable(now, register.parsed()?),
+            Self::DurableRoom(has_room) => shard.set_durable_room(*has_room),
             Self::Note { name, text } => {
                 shard.note(Name::new(name).ok()?, Holder::new(text).ok()?);
             }

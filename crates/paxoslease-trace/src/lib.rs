@@ -14,6 +14,7 @@ mod input;
 mod line;
 mod model;
 mod recorder;
+mod register;
 mod report;
 mod run;
 

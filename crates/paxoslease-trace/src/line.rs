@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use paxoslease_core::{
-    Ballot, Cell, Config, Drift, Instant, Lasts, Limits, Name, NodeId, Record, Rule, Rules, Sets,
-    Shard, SnapshotLease, Standing, Start, Tenure, Ttl,
+    Ballot, Cell, Config, Drift, Durability, Instant, Lasts, Limits, Name, NodeId, Record, Rule,
+    Rules, Sets, Shard, SnapshotLease, Standing, Start, Tenure, Ttl,
 };
 use serde::{Deserialize, Serialize};
 
@@ -128,7 +128,8 @@ struct Settings {
     backoff: [Duration; 2],
     stagger_max: Duration,
     reclaim_after: Duration,
-    limits: [usize; 5],
+    durability: String,
+    limits: [usize; 6],
     rule_off: Option<String>,
 }
 
@@ -232,10 +233,20 @@ impl Header {
             backoff_max,
             stagger_max,
             reclaim_after,
+            durability,
             limits,
             rules,
         } = config;
-        let Limits { entries_max, text_bytes_max, rounds_max, waiters_max, deferred_max } = limits;
+        let Limits {
+            entries_max,
+            text_bytes_max,
+            rounds_max,
+            waiters_max,
+            deferred_max,
+            registers_max,
+        } = limits;
+        let limits =
+            [entries_max, text_bytes_max, rounds_max, waiters_max, deferred_max, registers_max];
         let off = Rule::ALL.into_iter().find(|rule| !rules.on(*rule));
         let settings = Settings {
             epoch: Epoch::of(&cell),
@@ -250,7 +261,8 @@ impl Header {
             backoff: [backoff_min, backoff_max],
             stagger_max,
             reclaim_after,
-            limits: [entries_max, text_bytes_max, rounds_max, waiters_max, deferred_max],
+            durability: format!("{durability:?}"),
+            limits,
             rule_off: off.map(|rule| format!("{rule:?}")),
         };
         Self { node: node.get(), shard, now: now.as_nanos(), clock_ppm, start_state, settings }
@@ -268,7 +280,16 @@ impl Header {
         let cell = Cell::new(&[NodeId::MAX], max_lease, drift).ok()?;
         let [attempt_timeout, attempt_timeout_min, request_timeout] = settings.timeouts;
         let [backoff_min, backoff_max] = settings.backoff;
-        let [entries_max, text_bytes_max, rounds_max, waiters_max, deferred_max] = settings.limits;
+        let [entries_max, text_bytes_max, rounds_max, waiters_max, deferred_max, registers_max] =
+            settings.limits;
+        let limits = Limits {
+            entries_max,
+            text_bytes_max,
+            rounds_max,
+            waiters_max,
+            deferred_max,
+            registers_max,
+        };
         Some(Config {
             node: NodeId::new(self.node)?,
             knows_members: settings.knows_members,
@@ -283,7 +304,8 @@ impl Header {
             backoff_max,
             stagger_max: settings.stagger_max,
             reclaim_after: settings.reclaim_after,
-            limits: Limits { entries_max, text_bytes_max, rounds_max, waiters_max, deferred_max },
+            durability: durability(&settings.durability)?,
+            limits,
             rules: rules(settings.rule_off.as_deref())?,
         })
     }
@@ -329,6 +351,11 @@ impl Header {
         };
         Some(Shard::start(config, now, start))
     }
+}
+
+fn durability(text: &str) -> Option<Durability> {
+    let all = [Durability::Disk, Durability::Volatile, Durability::Refused];
+    all.into_iter().find(|durability| format!("{durability:?}") == text)
 }
 
 #[cfg(feature = "mutants")]

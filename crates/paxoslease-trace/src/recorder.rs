@@ -9,12 +9,14 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, Ballot, Cell, CommandError, Event, Holder, Instant, Lasts, MemberSet, Message, Name,
-    NodeId, Record, Refusal, Renew, Shard as Core, Snapshot, Tenure, Token, Transmit,
+    Acquire, Ballot, Cell, CommandError, DurableRegister, Event, Holder, Instant, Label, Lasts,
+    MemberSet, Message, Name, NodeId, Record, Refusal, Renew, Shard as Core, Snapshot, Tenure,
+    Token, Transmit,
 };
 
 use crate::input::{Input, Outputs, Returned};
 use crate::line::{Epoch, Header, Line, Step};
+use crate::register::StoredRegister;
 
 /// The longest trace, in bytes: enough for hours of a chaos run, and no risk of a full disk.
 const LEN_MAX: u64 = 100 * 1024 * 1024;
@@ -173,6 +175,57 @@ impl TracedShard {
         let (token, name, tenure) = (token.0, name.to_string(), tenure.fence());
         let lasts = lasts.as_millis().unwrap_or(u64::MAX);
         self.ask(now, Input::Stand { token, name, tenure, lasts })
+    }
+
+    pub fn acquire_durable(
+        &mut self,
+        now: Instant,
+        acquire: Acquire<'_>,
+        lasts: Lasts,
+    ) -> Result<(), CommandError> {
+        // The ttl is not used.
+        let Acquire { token: Token(token), name, holder, ttl: _, wait } = acquire;
+        let (name, holder) = (name.to_string(), holder.to_string());
+        let lasts = lasts.as_millis().unwrap_or(u64::MAX);
+        self.ask(now, Input::AcquireDurable { token, name, holder, lasts, wait })
+    }
+
+    pub fn keep(
+        &mut self,
+        now: Instant,
+        token: Token,
+        label: Label,
+        tenure: Tenure,
+        lasts: Lasts,
+    ) -> Result<(), CommandError> {
+        let (name, holder) = (label.name().to_string(), label.holder().to_string());
+        let (token, tenure) = (token.0, tenure.fence());
+        let lasts = lasts.as_millis().unwrap_or(u64::MAX);
+        self.ask(now, Input::Keep { token, name, holder, tenure, lasts })
+    }
+
+    pub fn release_durable(
+        &mut self,
+        now: Instant,
+        token: Token,
+        name: Name<'_>,
+        tenure: Tenure,
+        patience: Duration,
+    ) -> Result<(), CommandError> {
+        let (token, name, tenure) = (token.0, name.to_string(), tenure.fence());
+        self.ask(now, Input::ReleaseDurable { token, name, tenure, patience })
+    }
+
+    pub fn restore_durable(&mut self, now: Instant, register: DurableRegister) {
+        self.step(now, Input::RestoreDurable(StoredRegister::of(&register)));
+    }
+
+    pub fn set_durable_room(&mut self, has_room: bool) {
+        self.step(self.now, Input::DurableRoom(has_room));
+    }
+
+    pub fn durable_written(&mut self, now: Instant, sequence: u64) {
+        self.step(now, Input::DurableWritten { sequence });
     }
 
     pub fn note(&mut self, name: Name<'_>, text: Holder<'_>) {

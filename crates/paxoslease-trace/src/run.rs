@@ -4,6 +4,7 @@
 mod acceptor;
 mod epochs;
 mod proposer;
+mod registers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,6 +16,8 @@ use crate::input::{Input, Outputs, Returned};
 use crate::line::{Epoch, Header, Line, StartState, Step};
 use crate::model::{Ask, ClockModel, Entry, nanos};
 use crate::report::Report;
+
+pub(crate) use registers::Registers;
 
 /// The most rounds that may be under way; older ones are over.
 const RECENT_MAX: usize = 64;
@@ -98,6 +101,9 @@ pub(crate) struct Run {
     /// Requests that may wait until the current record is durable.
     waiting: Vec<(String, Ask)>,
     rounds: BTreeMap<u64, Round>,
+    /// The registers of durable names, and the ballots of their changes.
+    pub(crate) registers: Registers,
+    prepared: BTreeMap<u64, String>,
     granted: BTreeSet<u64>,
     /// Tenures that a client asked this node to release, and those of void rounds.
     released: BTreeMap<u64, u64>,
@@ -158,6 +164,8 @@ impl Run {
             writing: None,
             waiting: Vec::new(),
             rounds: BTreeMap::new(),
+            registers: Registers::default(),
+            prepared: BTreeMap::new(),
             granted: BTreeSet::new(),
             released: BTreeMap::new(),
             released_elsewhere: BTreeSet::new(),
@@ -253,13 +261,18 @@ impl Run {
             self.adopted(epoch, *floor, report);
         }
         self.note_input(&step.input, &outputs);
+        self.note_durable(&step.input, &outputs);
+        let issued_before = self.issued_max;
         let issued = self.rounds_begun(&outputs, report);
+        self.durable_messages(&step.input, &outputs, issued_before, report);
+        self.durable_writes(&outputs, report);
         self.acceptor(&step.input, &outputs, &issued, report);
         self.own_accepts();
         self.transmits(&outputs, report);
         self.events(&outputs, report);
-        if self.writing.is_none() {
+        if self.writing.is_none() && self.registers.writing.is_empty() {
             self.waiting.clear();
+            self.registers.stop_waiting();
         }
         true
     }
@@ -270,7 +283,9 @@ impl Run {
             Input::Acquire { token, name, .. } | Input::Renew { token, name, .. } => {
                 self.asked.insert(*token, name.clone());
             }
-            Input::Release { tenure, .. } if outputs.returned == Returned::Asked(Ok(())) => {
+            Input::Release { tenure, .. } | Input::ReleaseDurable { tenure, .. }
+                if outputs.returned == Returned::Asked(Ok(())) =>
+            {
                 self.released.entry(*tenure).or_insert(self.now);
                 self.releases.push((*tenure, shared));
             }
@@ -324,14 +339,14 @@ fn message_in(frame: &[u8]) -> Option<Message<'_>> {
 fn requests(outputs: &Outputs) -> impl Iterator<Item = Request<'_>> {
     outputs.transmits.iter().filter_map(|transmit| match transmit.message() {
         Message::Request(request) => Some(request),
-        Message::Reply(_) | Message::Hint(_) => None,
+        Message::Reply(_) | Message::Hint(_) | Message::Durable(_) => None,
     })
 }
 
 fn replies(outputs: &Outputs) -> impl Iterator<Item = Reply<'_>> {
     outputs.transmits.iter().filter_map(|transmit| match transmit.message() {
         Message::Reply(reply) => Some(reply),
-        Message::Request(_) | Message::Hint(_) => None,
+        Message::Request(_) | Message::Hint(_) | Message::Durable(_) => None,
     })
 }
 

@@ -44,8 +44,12 @@ pub enum DecodeError {
     Holder(#[source] TextError),
     #[error("a ttl of zero")]
     TtlZero,
-    #[error("a standing lease lasts at least 1 ms")]
+    #[error("a standing or durable lease lasts at least 1 ms")]
     LastsZero,
+    #[error("an end that never comes")]
+    EndNever,
+    #[error("unknown record {0:#04x}")]
+    UnknownRecord(u8),
     #[error("a live lease with no time remaining")]
     RemainingZero,
     #[error("ballot {0} has more than 63 bits")]
@@ -54,7 +58,8 @@ pub enum DecodeError {
     Promised(u64),
     #[error("{0} is not a valid fence")]
     Tenure(u64),
-    /// A lease in a snapshot, or a field that may be absent, has flags that are not known.
+    /// A lease in a snapshot, a Promise of a register, or a field that may be absent, has flags that
+    /// are not known.
     #[error("unknown flags {0:#04x}")]
     Flags(u8),
     #[error("invalid configuration: {0}")]

@@ -7,7 +7,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use paxoslease_core::{Birth, Cell, Drift, MEMBERS_MAX, NodeId, Text, Ttl};
+use paxoslease_core::{Birth, Cell, Drift, Durability, MEMBERS_MAX, NodeId, Text, Ttl};
 
 use crate::bytes::{Cursor, put_text, put_u16, put_u32, put_u64};
 use crate::frame::{Envelope, FrameKind, VERSION};
@@ -75,6 +75,8 @@ pub struct Hello<'a> {
     pub epoch: u32,
     /// Where clients reach the node.
     pub clients: ClientAddress<'a>,
+    /// K14: where the members keep durable leases, by the node's settings.
+    pub durable_leases: Durability,
 }
 
 impl<'a> Hello<'a> {
@@ -100,6 +102,7 @@ impl<'a> Hello<'a> {
             put_u64(out, self.birth.0);
             put_u32(out, self.epoch);
             put_text(out, self.clients.as_bytes());
+            out.push(number_of(self.durable_leases));
         });
     }
 
@@ -127,10 +130,25 @@ impl<'a> Hello<'a> {
         let (birth, epoch) = (Birth(cursor.u64("birth")?), cursor.u32("epoch")?);
         let clients = ClientAddress::from_bytes(cursor.text("client address")?);
         let clients = clients.map_err(E::ClientAddress)?;
+        let number = cursor.u8("durable leases")?;
+        let durable_leases = DURABILITIES.into_iter().find(|one| number_of(*one) == number);
+        let durable_leases = durable_leases.ok_or(E::Flags(number))?;
         if version <= VERSION {
             cursor.end()?;
         }
-        Ok(Self { version, cell_name, cell, list, node, boot, shard, birth, epoch, clients })
+        Ok(Self {
+            version,
+            cell_name,
+            cell,
+            list,
+            node,
+            boot,
+            shard,
+            birth,
+            epoch,
+            clients,
+            durable_leases,
+        })
     }
 
     /// Whether the node that sent this greeting may talk to the node that sent `ours`.
@@ -157,7 +175,19 @@ impl<'a> Hello<'a> {
         }
         Differ::check(cell.max_lease(), their_cell.max_lease()).map_err(Refused::MaxLease)?;
         Differ::check(cell.drift(), their_cell.drift()).map_err(Refused::Drift)?;
+        Differ::check(ours.durable_leases, theirs.durable_leases)
+            .map_err(Refused::DurableLeases)?;
         Differ::check(ours.shard, theirs.shard).map_err(Refused::Shard)
+    }
+}
+
+const DURABILITIES: [Durability; 3] = [Durability::Disk, Durability::Volatile, Durability::Refused];
+
+const fn number_of(durability: Durability) -> u8 {
+    match durability {
+        Durability::Disk => 0,
+        Durability::Volatile => 1,
+        Durability::Refused => 2,
     }
 }
 
@@ -211,6 +241,8 @@ pub enum Refused<'a> {
         .0.ours.ppm(), .0.ours.granularity(), .0.theirs.ppm(), .0.theirs.granularity()
     )]
     Drift(Differ<Drift>),
+    #[error("durable_leases {} here, {} there", .0.ours, .0.theirs)]
+    DurableLeases(Differ<Durability>),
     /// The peer has another number of shards, or another of its shards connected. It would ask us
     /// about names that this shard does not keep.
     #[error(

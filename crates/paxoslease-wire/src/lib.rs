@@ -32,6 +32,12 @@
 //! | Held | 47 |
 //! | Freed | 19 |
 //! | Note | 35 |
+//! | Prepare and All of a register | 26 |
+//! | Store | 67 |
+//! | Promise of a register without one | 10 |
+//! | Promise with a register | 59, with a lease 67 |
+//! | Stored, Refused, IsDurable | 9 |
+//! | Reject of a change | 17 |
 //!
 //! The envelope, Hello and Farewell keep their layout in every version (a later one may append to
 //! Hello), so that nodes of different versions can tell each other what is wrong.
@@ -41,9 +47,9 @@
 //! exactly make a stream that lost its frame boundaries fail at once.
 //!
 //! # Files
-//! The stable record ([`encode_record`]) and the one-use snapshot of a clean stop
-//! ([`SnapshotWriter`]) have a checksum: a disk may return wrong bytes years later, and a node
-//! that misreads its record issues a fence twice.
+//! The stable record ([`encode_record`]), the one-use snapshot of a clean stop ([`SnapshotWriter`])
+//! and the file of durable leases ([`DurableWriter`]) have checksums: a disk may return wrong bytes
+//! years later, and a node that misreads its record issues a fence twice.
 //!
 //! # Clients
 //! Clients speak RESP, the protocol of Redis: [`resp`].
@@ -52,6 +58,7 @@ extern crate alloc;
 
 mod bytes;
 mod crc;
+mod durable;
 mod error;
 mod farewell;
 mod frame;
@@ -64,6 +71,10 @@ pub mod resp;
 mod shard;
 mod snapshot;
 
+pub use durable::{
+    BatchHead, BatchWriter, BootTime, DurableEnd, DurableError, DurableRecord, DurableWriter,
+    StoredRegister, encode_write, read_durable,
+};
 pub use error::DecodeError;
 pub use farewell::Farewell;
 pub use frame::{

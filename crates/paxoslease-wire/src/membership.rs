@@ -129,7 +129,7 @@ pub(crate) fn option<'a, T>(
     if flag(cursor)? { read(cursor).map(Some) } else { Ok(None) }
 }
 
-fn flag(cursor: &mut Cursor<'_>) -> Result<bool, DecodeError> {
+pub(crate) fn flag(cursor: &mut Cursor<'_>) -> Result<bool, DecodeError> {
     match cursor.u8("flag")? {
         0 => Ok(false),
         1 => Ok(true),
@@ -227,7 +227,7 @@ fn put_state(out: &mut Vec<u8>, state: &PeerState) {
     put_option(out, state.in_epoch_for.as_ref(), |out, span| {
         put_u64(out, u64::try_from(span.as_millis()).unwrap_or(u64::MAX));
     });
-    put_u32(out, state.standing_leases_left);
+    put_u32(out, state.registers_left);
     put_u16(out, state.reaches.len() as u16);
     for node in &state.reaches {
         put_u16(out, node.get());
@@ -240,7 +240,7 @@ fn state(cursor: &mut Cursor<'_>) -> Result<PeerState, DecodeError> {
     let quarantine_left = Duration::from_millis(cursor.u32("quarantine")?.into());
     let longest = Ttl::from_millis(cursor.u32("longest")?);
     let in_epoch_for = option(cursor, |cursor| cursor.u64("time").map(Duration::from_millis))?;
-    let standing_leases_left = cursor.u32("standing leases")?;
+    let registers_left = cursor.u32("registers")?;
     let mut reaches = Vec::new();
     for _ in 0..cursor.u16("reaches")? {
         let node = node(cursor)?;
@@ -249,15 +249,7 @@ fn state(cursor: &mut Cursor<'_>) -> Result<PeerState, DecodeError> {
         }
         reaches.push(node);
     }
-    Ok(PeerState {
-        epoch,
-        voting,
-        quarantine_left,
-        longest,
-        in_epoch_for,
-        standing_leases_left,
-        reaches,
-    })
+    Ok(PeerState { epoch, voting, quarantine_left, longest, in_epoch_for, registers_left, reaches })
 }
 
 fn millis_up(span: Duration) -> u32 {

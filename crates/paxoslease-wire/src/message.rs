@@ -4,6 +4,8 @@
 //! as one of our own. The core judges its content: ttls above `max_lease`, ballots near exhaustion,
 //! replies to no request.
 
+mod durable;
+
 use alloc::vec::Vec;
 
 use paxoslease_core::{
@@ -13,8 +15,8 @@ use paxoslease_core::{
 use crate::bytes::{Cursor, put_text, put_u32, put_u64};
 use crate::{DecodeError, DecodeError as E};
 
-/// The longest message in bytes: a Heal with the longest name and holder.
-pub const MESSAGE_LEN_MAX: usize = 1 + 8 + 8 + 4 + (2 + Name::LEN_MAX) + (2 + Holder::LEN_MAX);
+/// The longest message in bytes: a Store with the longest name and holder.
+pub const MESSAGE_LEN_MAX: usize = 1 + 8 + 24 + (2 + Name::LEN_MAX) + (2 + Holder::LEN_MAX);
 
 /// First bytes of messages. A number is never reused for another message.
 mod tag {
@@ -53,6 +55,17 @@ mod tag {
     pub(super) const HELD: u8 = 0x21;
     pub(super) const FREED: u8 = 0x22;
     pub(super) const NOTE: u8 = 0x23;
+
+    pub(super) const DURABLE_PREPARE: u8 = 0x31;
+    pub(super) const STORE_HELD: u8 = 0x32;
+    pub(super) const STORE_FREE: u8 = 0x33;
+    pub(super) const ALL: u8 = 0x34;
+    pub(super) const DURABLE_PROMISE: u8 = 0x41;
+    pub(super) const STORED: u8 = 0x42;
+    pub(super) const DURABLE_REJECT: u8 = 0x43;
+    pub(super) const REFUSED_NO_DISK: u8 = 0x44;
+    pub(super) const REFUSED_NO_ROOM: u8 = 0x45;
+    pub(super) const IS_DURABLE: u8 = 0x46;
 }
 
 #[inline]
@@ -61,6 +74,7 @@ pub(crate) fn encode_message(message: &Message<'_>, out: &mut Vec<u8>) {
         Message::Request(request) => encode_request(request, out),
         Message::Reply(reply) => encode_reply(reply, out),
         Message::Hint(hint) => encode_hint(hint, out),
+        Message::Durable(message) => durable::encode(message, out),
     }
 }
 
@@ -278,12 +292,12 @@ pub(crate) fn decode_message<'a>(cursor: &mut Cursor<'a>) -> Result<Message<'a>,
             Message::Hint(Hint::Freed { name: name(cursor)?, nodes_before })
         }
         tag::NOTE => Message::Hint(Hint::Note { name: name(cursor)?, text: holder(cursor)? }),
-        unknown => return Err(E::UnknownMessage(unknown)),
+        other => Message::Durable(durable::decode(other, cursor)?),
     })
 }
 
 #[inline]
-fn ballot(cursor: &mut Cursor<'_>) -> Result<Ballot, DecodeError> {
+pub(crate) fn ballot(cursor: &mut Cursor<'_>) -> Result<Ballot, DecodeError> {
     let number = cursor.u64("ballot")?;
     Ballot::from_u64(number).ok_or(E::Ballot(number))
 }
@@ -295,7 +309,7 @@ fn promised(cursor: &mut Cursor<'_>) -> Result<Ballot, DecodeError> {
 }
 
 #[inline]
-fn tenure(cursor: &mut Cursor<'_>) -> Result<Tenure, DecodeError> {
+pub(crate) fn tenure(cursor: &mut Cursor<'_>) -> Result<Tenure, DecodeError> {
     let number = cursor.u64("tenure")?;
     Tenure::from_fence(number).ok_or(E::Tenure(number))
 }

@@ -12,7 +12,7 @@ use crate::DecodeError;
 use crate::bytes::{Cursor, put_u32, put_u64};
 use crate::crc::Crc;
 use crate::membership::{
-    accepted, configuration, number, option, put_accepted, put_configuration, put_number,
+    accepted, configuration, flag, number, option, put_accepted, put_configuration, put_number,
     put_option,
 };
 
@@ -47,8 +47,17 @@ pub enum StableError {
     BallotCeiling(u64),
     #[error("invalid configuration: {0}")]
     Configuration(#[source] DecodeError),
+    #[error("invalid mark of a file of durable leases: {0}")]
+    Durable(#[source] DecodeError),
     #[error("invalid lease: {0}")]
     Lease(#[source] DecodeError),
+    /// The file was written by a member that is no more.
+    #[error("belongs to birth {:016x}, this is birth {:016x}", found.0, expected.0)]
+    Birth { expected: Birth, found: Birth },
+    #[error("out of order")]
+    Order,
+    #[error("invalid register: {0}")]
+    Register(#[source] DecodeError),
     #[error("contains {found} leases, {stored} expected")]
     LeaseCount { stored: u64, found: u64 },
 }
@@ -63,12 +72,14 @@ pub struct StableRecord {
     /// The configuration and the vote on the next one; `None` in a node that was never told to
     /// found a cell and has adopted nothing.
     pub configuration: Option<StableConfiguration>,
+    /// Whether a file of durable leases was begun (K12): a folder without that file has lost it.
+    pub has_durable: bool,
 }
 
 /// The record of a node, as written to disk.
 #[must_use]
 pub fn encode_record(node: NodeId, record: &StableRecord) -> Vec<u8> {
-    let StableRecord { birth, ceilings, configuration } = record;
+    let StableRecord { birth, ceilings, configuration, has_durable } = record;
     let mut bytes = preamble(MAGIC, node).to_vec();
     put_u64(&mut bytes, birth.0);
     put_u64(&mut bytes, ceilings.ballot_ceiling);
@@ -78,6 +89,7 @@ pub fn encode_record(node: NodeId, record: &StableRecord) -> Vec<u8> {
         put_option(out, stable.vote.promised.as_ref(), |out, n| put_number(out, *n));
         put_accepted(out, stable.vote.accepted.as_ref());
     });
+    bytes.push(u8::from(*has_durable));
     let crc = Crc::of(&bytes);
     put_u32(&mut bytes, crc);
     bytes
@@ -99,6 +111,7 @@ pub fn decode_record(node: NodeId, bytes: &[u8]) -> Result<StableRecord, StableE
         Ok(StableConfiguration { configuration, vote })
     });
     let configuration = configuration.map_err(StableError::Configuration)?;
+    let has_durable = flag(&mut body).map_err(StableError::Durable)?;
     if !body.0.is_empty() {
         return Err(StableError::Trailing(body.0.len()));
     }
@@ -106,7 +119,7 @@ pub fn decode_record(node: NodeId, bytes: &[u8]) -> Result<StableRecord, StableE
         return Err(StableError::BallotCeiling(ballot_ceiling));
     }
     let ceilings = Record { ballot_ceiling, lease_ceiling: Ttl::from_millis(lease_ceiling) };
-    Ok(StableRecord { birth, ceilings, configuration })
+    Ok(StableRecord { birth, ceilings, configuration, has_durable })
 }
 
 /// The first bytes of every file of a node.

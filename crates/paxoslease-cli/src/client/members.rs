@@ -192,14 +192,14 @@ pub(super) fn under_way(status: &NodeStatus, change: &ChangeStatus) -> String {
 
 /// What a change waits for.
 fn left(change: &ChangeStatus) -> String {
-    let ChangeStatus { wait_remaining, standing, .. } = *change;
+    let ChangeStatus { wait_remaining, registers, .. } = *change;
     if !wait_remaining.is_zero() {
         format!(
             "{} left",
             span(Duration::from_secs(wait_remaining.as_millis().div_ceil(1000) as u64))
         )
-    } else if standing > 0 {
-        format!("{} standing leases have not moved yet", output::grouped(standing))
+    } else if registers > 0 {
+        format!("{} registers of durable leases have not moved yet", output::grouped(registers))
     } else {
         "about to end".to_owned()
     }

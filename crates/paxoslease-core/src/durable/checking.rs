@@ -226,6 +226,7 @@ impl Shard {
             Err(Refusal::RecordBehind) if self.deferred.len() < self.config.limits.deferred_max => {
                 let copied = DurableBody::copied(message).map(|body| (from, body.into()));
                 self.deferred.extend(copied);
+                self.request_write();
                 return Ok(None);
             }
             Err(refusal) => return Err(refusal),

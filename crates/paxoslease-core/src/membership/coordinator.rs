@@ -448,7 +448,7 @@ impl Decider {
         let has_waited =
             |state: &PeerState, span: Duration| state.in_epoch_for.is_some_and(|time| time >= span);
         let would_end = |state: &PeerState| {
-            has_waited(state, self.drain_span(state.longest)) && state.standing_leases_left == 0
+            has_waited(state, self.drain_span(state.longest)) && state.registers_left == 0
         };
         let has_new = new.majority(|member| state(member).is_some_and(|state| state.voting));
         let is_drained = would_end(&own)

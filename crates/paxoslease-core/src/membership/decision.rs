@@ -19,8 +19,8 @@ use crate::protocol::proposer::refused_above;
 use crate::rules::{Rule, Rules};
 use crate::{Ballot, Drift, Instant, NodeId, Rng, Ttl};
 
-/// C10: how long a voter asks to wait while standing leases are not moved yet.
-const STANDING_WAIT: Duration = Duration::from_secs(1);
+/// C10: how long a voter asks to wait while registers of durable leases have not moved yet.
+const REGISTERS_WAIT: Duration = Duration::from_secs(1);
 /// A1: how far above the numbers that a node knows in an epoch the next one may be. No honest
 /// coordinator makes that many attempts.
 const NUMBER_STEP_MAX: u64 = 1 << 20;
@@ -409,7 +409,7 @@ impl Decider {
         match self.changed {
             Some(changed) if !is_skipped => {
                 let left = self.drain_span(changed.longest).saturating_sub(now.since(changed.at));
-                if view.standing_leases_left > 0 { left.max(STANDING_WAIT) } else { left }
+                if view.registers_left > 0 { left.max(REGISTERS_WAIT) } else { left }
             }
             _ => Duration::ZERO,
         }
@@ -544,7 +544,7 @@ impl Decider {
             quarantine_left: view.quarantine_left,
             longest: changed.and_then(|changed| changed.longest),
             in_epoch_for: changed.map(|changed| now.since(changed.at)),
-            standing_leases_left: view.standing_leases_left,
+            registers_left: view.registers_left,
             reaches: view.reaches.clone(),
         }
     }

@@ -97,8 +97,8 @@ pub struct PeerState {
     pub longest: Option<Ttl>,
     /// How long all its shards have been in its epoch; `None` before that.
     pub in_epoch_for: Option<Duration>,
-    /// C10: its [`NodeView::standing_leases_left`].
-    pub standing_leases_left: u32,
+    /// C10: its [`NodeView::registers_left`].
+    pub registers_left: u32,
     /// The nodes that it is connected to.
     pub reaches: Vec<NodeId>,
 }
@@ -111,8 +111,9 @@ pub struct NodeView {
     pub top: u64,
     /// A1: [`Shard::counter_bound`](crate::Shard::counter_bound) of any shard.
     pub counter_bound: u64,
-    /// C10: the standing leases that a majority of the new set does not store yet.
-    pub standing_leases_left: u32,
+    /// C10, K13: the registers of durable leases that this node has not seen on the disks of a
+    /// majority of the new set.
+    pub registers_left: u32,
     /// What is left of the quarantine.
     pub quarantine_left: Duration,
     /// The nodes that this node is connected to.
@@ -125,7 +126,7 @@ impl Default for NodeView {
         Self {
             top: 0,
             counter_bound: Ballot::COUNTER_LIMIT,
-            standing_leases_left: 0,
+            registers_left: 0,
             quarantine_left: Duration::ZERO,
             reaches: Vec::new(),
         }

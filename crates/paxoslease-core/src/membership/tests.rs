@@ -301,13 +301,13 @@ fn without_a_majority_of_the_old_set_there_is_no_quorum() {
 }
 
 #[test]
-fn standing_leases_hold_up_the_end() {
+fn registers_of_durable_leases_hold_up_the_end() {
     let mut cell = Cell::founded();
-    cell.view.standing_leases_left = 1;
+    cell.view.registers_left = 1;
     cell.begin(1, 1, Change::Begin(members(&[1, 2, 4]))).expect("possible");
     cell.run(Duration::from_secs(30));
     assert_eq!(cell.epochs(), [2, 2, 2, 2, 0]);
-    cell.view.standing_leases_left = 0;
+    cell.view.registers_left = 0;
     cell.run(Duration::from_secs(2));
     assert_eq!(cell.epochs(), [3, 3, 3, 3, 0]);
 }
@@ -315,9 +315,9 @@ fn standing_leases_hold_up_the_end() {
 /// C10: the coordinator has seen all of its own leases stored by the new set, and this voter has
 /// not.
 #[test]
-fn a_voter_with_standing_leases_left_refuses_the_end() {
+fn a_voter_with_registers_left_refuses_the_end() {
     let mut cell = Cell::founded();
-    cell.view.standing_leases_left = 1;
+    cell.view.registers_left = 1;
     cell.begin(1, 1, Change::Begin(members(&[1, 2, 4]))).expect("possible");
     cell.run(Duration::from_secs(30));
     let (now, view) = (cell.now, cell.view.clone());

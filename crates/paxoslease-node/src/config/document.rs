@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use paxoslease_core::Durability;
 use strsim::levenshtein;
 use thiserror::Error;
 use toml::Spanned;
@@ -298,6 +299,15 @@ impl FromToml for Role {
     fn from_toml(value: &DeValue<'_>) -> Result<Self, Problem> {
         let role = value.as_str().and_then(|text| text.parse().ok());
         role.ok_or_else(|| Problem::Unlike("\"member\" or \"proposer\"".to_owned()))
+    }
+}
+
+impl FromToml for Durability {
+    fn from_toml(value: &DeValue<'_>) -> Result<Self, Problem> {
+        let known = [Self::Disk, Self::Volatile, Self::Refused];
+        let named = |one: &Self| value.as_str().is_some_and(|text| text == one.to_string());
+        let expected = "\"disk\", \"volatile\" or \"refuse\"";
+        known.into_iter().find(named).ok_or_else(|| Problem::Unlike(expected.to_owned()))
     }
 }
 

@@ -19,6 +19,7 @@ impl Config {
         document.read("max_lease", &mut config.max_lease)?;
         document.read("clock_drift_ppm", &mut config.clock_drift_ppm)?;
         document.read("clock_granularity", &mut config.clock_granularity)?;
+        document.read("durable_leases", &mut config.durable_leases)?;
         document.read("data_dir", &mut config.data_dir)?;
         document.read("shards", &mut config.shards)?;
         document.read("spin", &mut config.spin)?;
@@ -60,6 +61,7 @@ impl Limits {
     pub fn read(&mut self, document: &mut Document<'_>) -> Result<(), TomlError> {
         document.read("limits.leases", &mut self.leases)?;
         document.read("limits.names_bytes", &mut self.names_bytes)?;
+        document.read("limits.durable", &mut self.durable)?;
         document.read("limits.waiters", &mut self.waiters)?;
         document.read("limits.inflight", &mut self.inflight)?;
         document.read("limits.peer_queue_bytes", &mut self.peer_queue_bytes)

@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 
-use paxoslease_core::{Birth, Cell, Drift, Member, Members, NodeId, Rules, Ttl};
+use paxoslease_core::{Birth, Cell, Drift, Durability, Member, Members, NodeId, Rules, Ttl};
 use paxoslease_wire::CellName;
 
 use super::address::{KeyedAddress, check_listen, check_loopback, check_members};
 use super::{Config, ConfigError, Limits, Listen, Role, Timing};
-use crate::stable::Wishes;
+use crate::stable::{DurableWish, RunStart, Wishes};
 
 /// The most shards of a node.
 pub(super) const SHARDS_MAX: u16 = 256;
@@ -52,12 +52,20 @@ impl Settings {
             birth: Birth(random.max(1)),
             list: Members::new(members.collect()).expect("the cell was checked"),
             proposes: role == Role::Proposer,
+            durable: None,
         }
     }
 
     /// What the certificate of this node says.
     pub(crate) const fn identity(&self) -> (NodeId, Role) {
         (self.node, self.config.role)
+    }
+
+    /// K12: how this node keeps durable leases in its data folder, if it does.
+    pub(crate) fn durable_wish(&self, start: RunStart) -> Option<DurableWish> {
+        let Config { durable_leases, role, limits, .. } = &self.config;
+        let keeps = *durable_leases == Durability::Disk && *role == Role::Member;
+        keeps.then_some(DurableWish { start, registers_max: limits.durable as usize })
     }
 
     /// All members except this node.
@@ -78,11 +86,13 @@ impl Settings {
             attempt_timeout,
             attempt_timeout_min: defaults.attempt_timeout_min.min(attempt_timeout),
             request_timeout: timing.request_timeout,
+            durability: self.config.durable_leases,
             limits: paxoslease_core::Limits {
                 entries_max: share(limits.leases),
                 text_bytes_max: limits.names_bytes.div_ceil(self.shards.get().into()) as usize,
                 rounds_max: share(limits.inflight),
                 waiters_max: share(limits.waiters),
+                registers_max: share(limits.durable),
                 ..defaults.limits
             },
             rules: self.rules,
@@ -229,9 +239,11 @@ impl Config {
     }
 
     fn check_limits(&self) -> Result<(), ConfigError> {
-        let Limits { leases, names_bytes, waiters, inflight, peer_queue_bytes } = self.limits;
+        let Limits { leases, names_bytes, durable, waiters, inflight, peer_queue_bytes } =
+            self.limits;
         let limits = [
             ("leases", u64::from(leases)),
+            ("durable", durable.into()),
             ("waiters", waiters.into()),
             ("inflight", inflight.into()),
             ("names_bytes", names_bytes),

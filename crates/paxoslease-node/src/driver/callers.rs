@@ -62,7 +62,7 @@ impl Driver {
                 let name = label.clone();
                 let from = self.expect(Pending::ReleaseTenure { label, tenure, reply });
                 let (lease, fence) = (name.name().into(), tenure.fence());
-                self.request(now, from, Request::Release { lease, fence });
+                self.request(now, from, Request::Release { lease, fence, is_durable: false });
             }
         }
     }
@@ -104,16 +104,7 @@ impl Driver {
             Pending::Acquire { caller, label, renewed } => {
                 return self.acquired(now, caller, label, renewed, answer);
             }
-            Pending::RenewGuard(guard) => match answer {
-                Answer::Renewed { ttl, started_at } => {
-                    let ends_at = self.belief_ends_at(started_at, ttl);
-                    if !self.guards.renewed(guard, ttl, started_at, ends_at) {
-                        self.lose(now, guard);
-                    }
-                }
-                Answer::NotHeld => self.lose(now, guard),
-                _ => self.guards.renewal_failed(guard, now),
-            },
+            Pending::RenewGuard(guard) => self.guard_answered(now, guard, &answer),
             Pending::ReleaseGuard(caller) => {
                 let outcome = release_outcome(answer, self.no_majority(now));
                 self.wakers.extend(caller.released(outcome));
@@ -123,6 +114,11 @@ impl Driver {
                     Answer::Renewed { ttl, started_at } => {
                         let ends_at = self.belief_ends_at(started_at, ttl);
                         Ok((Belief::granted(tenure, ends_at), ttl))
+                    }
+                    Answer::Kept { fence, lasts, started_at } => {
+                        let ttl = lasts.capped(Ttl::MAX);
+                        let ends_at = self.belief_ends_at(started_at, ttl);
+                        Ok((Belief::granted(fence, ends_at), ttl))
                     }
                     Answer::NotHeld => {
                         let (name, fence) = (label.name().to_string(), tenure.fence());
@@ -140,6 +136,28 @@ impl Driver {
             Pending::Background => {}
         }
         true
+    }
+
+    /// The core answered the renewal of a guard's lease.
+    fn guard_answered(&mut self, now: Instant, id: GuardId, answer: &Answer) {
+        let (ttl, started_at) = match *answer {
+            Answer::Renewed { ttl, started_at } => (ttl, started_at),
+            // Somebody who knows the fence made the lease durable. The guard goes on as before,
+            // except if its fence is too low now.
+            Answer::Kept { fence, lasts, started_at } => {
+                let Some(guard) = self.guards.get(id) else { return };
+                if fence != guard.tenure {
+                    return self.lose(now, id);
+                }
+                (lasts.capped(guard.ttl), started_at)
+            }
+            Answer::NotHeld => return self.lose(now, id),
+            _ => return self.guards.renewal_failed(id, now),
+        };
+        let ends_at = self.belief_ends_at(started_at, ttl);
+        if !self.guards.renewed(id, ttl, started_at, ends_at) {
+            self.lose(now, id);
+        }
     }
 
     fn acquired(
@@ -196,7 +214,7 @@ impl Driver {
 
     /// Why this node finds no majority, as far as it can tell by itself.
     fn no_majority(&self, now: Instant) -> AskError {
-        let disk_problem = self.board.disk_problem();
+        let disk_problem = self.board.record_problem();
         AskError::no_majority(self.membership(), self.quarantine(now), disk_problem.as_deref())
     }
 

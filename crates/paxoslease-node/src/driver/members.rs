@@ -34,8 +34,8 @@ pub(crate) struct ShardView {
     pub(crate) counter: u64,
     /// The longest lease that the shard may have accepted, and that may be held.
     pub(crate) longest: Option<Ttl>,
-    /// C10: the standing leases that the new members do not store yet.
-    pub(crate) standing_left: usize,
+    /// C10: the registers that a majority of the new members does not have yet.
+    pub(crate) durable_left: usize,
 }
 
 /// The part of a node that decides who the members are; in its first shard. A node with a fixed
@@ -73,9 +73,8 @@ impl Driver {
         let start = self.shard_view();
         decider.shards_changed(now, start.epoch, start.longest);
         // C10: until the others have told theirs, a change cannot end.
-        let standing_left = usize::from(self.shard.config().cell.is_joint());
-        let mut shards =
-            vec![ShardView { standing_left, ..start }; usize::from(self.shard_count())];
+        let durable_left = usize::from(self.shard.config().cell.is_joint());
+        let mut shards = vec![ShardView { durable_left, ..start }; usize::from(self.shard_count())];
         shards[0] = start;
         self.decisions = Some(Decisions {
             decider,
@@ -95,7 +94,7 @@ impl Driver {
             epoch: self.shard.config().cell.epoch(),
             counter: self.shard.counter(),
             longest: self.shard.record().lease_ceiling,
-            standing_left: self.shard.standing_left(),
+            durable_left: self.shard.durable_left(),
         }
     }
 
@@ -103,11 +102,11 @@ impl Driver {
         let shards = self.decisions.as_ref().map_or(&[][..], |decisions| &decisions.shards);
         let others = shards.iter().skip(1);
         let top = others.clone().map(|shard| shard.counter).max().unwrap_or(0);
-        let standing = others.map(|shard| shard.standing_left).sum::<usize>();
+        let registers = others.map(|shard| shard.durable_left).sum::<usize>();
         NodeView {
             top: top.max(self.shard.counter()),
             counter_bound: self.shard.counter_bound(),
-            standing_leases_left: u32::try_from(standing + self.shard.standing_left())
+            registers_left: u32::try_from(registers + self.shard.durable_left())
                 .unwrap_or(u32::MAX),
             quarantine_left: self.shard.quarantine_as_member(now),
             reaches: self.peers.up().collect::<BTreeSet<_>>().into_iter().collect(),
@@ -246,7 +245,7 @@ impl Driver {
         }
     }
 
-    /// A shard of this node has changed over, or has news about its standing leases.
+    /// A shard of this node has changed over, or has news about its registers.
     pub(super) fn shard_changed_over(&mut self, now: Instant, shard: u16, told: ShardView) {
         let Some(decisions) = &mut self.decisions else { return };
         decisions.shards[usize::from(shard)] = told;
@@ -314,9 +313,9 @@ impl Driver {
         }
     }
 
-    /// Tells the first shard the longest lease and the standing leases, if they have changed.
+    /// Tells the first shard the longest lease and the registers that are left, if they have changed.
     pub(super) fn tell_news(&mut self, now: Instant) {
-        let news = |view: ShardView| (view.longest, view.standing_left);
+        let news = |view: ShardView| (view.longest, view.durable_left);
         if self.told_first_shard.map(news) != Some(news(self.shard_view())) {
             self.tell_first_shard(now);
         }
@@ -412,7 +411,7 @@ impl Driver {
         Some(ChangeStatus {
             to: to.iter().map(|member| member.node.get()).collect(),
             wait_remaining: decider.drain_left(now).unwrap_or_else(whole_wait),
-            standing: u64::from(self.node_view(now).standing_leases_left),
+            registers: u64::from(self.node_view(now).registers_left),
             leads: decider.leads(),
             adopted: adopted.into_iter().map(NodeId::get).collect(),
         })

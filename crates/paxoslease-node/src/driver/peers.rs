@@ -15,7 +15,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease_core::{Birth, Cell, Instant, MemberSet, NodeId, Rng, To, Transmit};
+use paxoslease_core::{Birth, Cell, Durability, Instant, MemberSet, NodeId, Rng, To, Transmit};
 use paxoslease_wire::{
     CellName, ClientAddress, Farewell, FrameKind, Hello, ListUse, ShardId, VERSION,
 };
@@ -44,6 +44,8 @@ const COMPLAINT_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(crate) struct Identity {
     pub(crate) cell_name: String,
+    /// K14: where members keep durable leases, by the settings.
+    pub(crate) durable_leases: Durability,
     /// The list of members in the settings, M and drift.
     pub(crate) settings: Cell,
     pub(crate) list: ListUse,
@@ -70,6 +72,7 @@ impl Identity {
             birth: self.birth,
             epoch: self.cell.epoch(),
             clients: ClientAddress::new(&self.clients).expect("checked with the settings"),
+            durable_leases: self.durable_leases,
         }
     }
 }

@@ -3,17 +3,26 @@
 //! A request and its answer are counted here and nowhere else. The answers to callers of this
 //! process go to their tickets (`callers`); all others go through [`Driver::take_answers`].
 
-use paxoslease_core::{Acquire, Event, Instant, Label, Name, Renew, Tenure, Token, Ttl};
+use std::time::Duration;
+
+use paxoslease_core::{
+    Acquire, Durability, Event, Instant, Label, Name, Renew, StoreRefusal, Tenure, Token,
+};
 use paxoslease_holder::{Change, Status};
+use paxoslease_wire::ShardId;
 
 use super::Driver;
 use super::counters::Outcome;
 use super::semaphores::PermitAcquire;
-use crate::request::{Answer, Hint, ReplyTo, Request, RequestKind};
+use crate::request::{Answer, Hint, NotKept, ReplyTo, Request, RequestKind};
 
 impl Driver {
     pub(crate) fn shard_index(&self) -> u16 {
         self.peers.identity.shard.index()
+    }
+
+    pub(crate) const fn shard_id(&self) -> ShardId {
+        self.peers.identity.shard
     }
 
     pub(crate) fn shard_count(&self) -> u16 {
@@ -39,8 +48,9 @@ impl Driver {
                 return self.acquire_permit(now, acquire, wait);
             }
             Request::Acquire { lease, wait, permits: None, lasts: Some(lasts), .. } => {
-                let label = Label::new(lease.name(), lease.holder());
-                return self.acquire_standing(now, token, label, lasts, wait);
+                let (name, holder, ttl) = (lease.name(), lease.holder(), Duration::ZERO);
+                let acquire = Acquire { token, name, holder, ttl, wait };
+                self.shard.acquire_durable(now, acquire, lasts).err()
             }
             Request::Acquire { lease, ttl, wait, permits: None, .. } => {
                 let (name, holder) = (lease.name(), lease.holder());
@@ -53,21 +63,17 @@ impl Driver {
                 None => return self.reply(now, token, Answer::NotHeld),
                 Some(tenure) => {
                     let (name, holder) = (lease.name(), lease.holder());
-                    if let Some(lasts) = self.later_end(now, name, tenure, ttl) {
-                        let label = Label::new(name, holder);
-                        return self.set_end(now, token, label, tenure, lasts);
-                    }
                     self.shard.renew(now, Renew { token, name, holder, tenure, ttl }).err()
                 }
             },
-            Request::SetEnd { lease, fence, lasts } => match Tenure::from_fence(fence) {
+            Request::Keep { lease, fence, lasts } => match Tenure::from_fence(fence) {
                 None => return self.reply(now, token, Answer::NotHeld),
                 Some(tenure) => {
                     let label = Label::new(lease.name(), lease.holder());
-                    return self.set_end(now, token, label, tenure, lasts);
+                    self.shard.keep(now, token, label, tenure, lasts).err()
                 }
             },
-            Request::Release { lease, fence } => match Tenure::from_fence(fence) {
+            Request::Release { lease, fence, is_durable } => match Tenure::from_fence(fence) {
                 None => {
                     let never = Answer::Released { held: false, confirmed: true };
                     return self.reply(now, token, never);
@@ -75,7 +81,12 @@ impl Driver {
                 Some(tenure) => {
                     self.counters.released();
                     let patience = self.shard.config().request_timeout;
-                    self.shard.release(now, token, lease.name(), tenure, patience).err()
+                    let name = lease.name();
+                    if is_durable {
+                        self.shard.release_durable(now, token, name, tenure, patience).err()
+                    } else {
+                        self.shard.release(now, token, name, tenure, patience).err()
+                    }
                 }
             },
             Request::Inspect { lease } => self.shard.inspect(now, token, lease.name()).err(),
@@ -103,9 +114,6 @@ impl Driver {
             let token = from.token(kind);
             if let Some(slot) = self.semaphores.slot_of(token) {
                 return self.permit_decided(now, slot, answer);
-            }
-            if let Some(slot) = self.standing.slot_of(token) {
-                return self.withdraw_standing(now, slot, answer);
             }
             if self.shard.abandon(now, name, token) {
                 return self.reply(now, token, answer);
@@ -136,10 +144,19 @@ impl Driver {
                 Event::Inspected { token, accepted } => {
                     self.reply(now, token, Answer::Inspected(accepted));
                 }
-                Event::Stood { token, lasts, started_at, .. } => {
-                    let ttl = lasts.capped(Ttl::MAX);
-                    self.reply(now, token, Answer::Renewed { ttl, started_at });
+                Event::Kept { token, fence, lasts, started_at } => {
+                    self.counters.round_took(now.since(started_at));
+                    self.reply(now, token, Answer::Kept { fence, lasts, started_at });
                 }
+                Event::NotKept { token, why } => {
+                    self.reply(now, token, Answer::NotKept(self.not_kept(why)));
+                }
+                Event::Doubtful { token } => self.reply(now, token, Answer::Doubtful),
+                Event::Durable { sequence, write } => {
+                    self.durable_writes.push((sequence, *write));
+                }
+                // No node asks for standing leases any more.
+                Event::Stood { .. } => {}
                 Event::NoteHint(label) => self.hint_to_fronts(|| Hint::Note(label)),
                 Event::Persist(record) => self.records.push(record),
                 Event::HeldHint(seen) => {
@@ -163,14 +180,23 @@ impl Driver {
         self.hand_over(now);
     }
 
+    /// K14: why the members do not take a durable lease. They agree on the setting.
+    fn not_kept(&self, why: StoreRefusal) -> NotKept {
+        let max_lease = self.shard.config().cell.max_lease().as_duration();
+        match why {
+            StoreRefusal::NoRoom => NotKept::NoRoom,
+            StoreRefusal::NoDisk if self.peers.identity.durable_leases == Durability::Refused => {
+                NotKept::SwitchedOff { max_lease }
+            }
+            StoreRefusal::NoDisk => NotKept::NoDisk { max_lease },
+        }
+    }
+
     /// Gives an answer to its caller, and counts it.
     pub(super) fn reply(&mut self, now: Instant, token: Token, answer: Answer) {
         let (to, kind) = ReplyTo::of(token);
         if to.origin == ReplyTo::PERMITS {
             return self.permit_answered(now, to.id, answer);
-        }
-        if to.origin == ReplyTo::STANDING {
-            return self.standing_answered(now, to.id, answer);
         }
         let outcome = outcome_of(&answer);
         let is_heard = if to.origin == ReplyTo::EMBEDDED {
@@ -248,13 +274,18 @@ impl Driver {
 /// The outcome that an answer to an acquire or a renewal counts as.
 const fn outcome_of(answer: &Answer) -> Option<Outcome> {
     match answer {
-        Answer::Granted { .. } | Answer::Renewed { .. } => Some(Outcome::Granted),
+        Answer::Granted { .. } | Answer::Renewed { .. } | Answer::Kept { .. } => {
+            Some(Outcome::Granted)
+        }
         Answer::Held(_) => Some(Outcome::Held),
         Answer::NotHeld => Some(Outcome::NotHeld),
         Answer::NoQuorum | Answer::Full => Some(Outcome::NoQuorum),
         Answer::Abandoned => Some(Outcome::Abandoned),
-        Answer::Ttl(_) | Answer::Name(_) | Answer::Busy(_) => Some(Outcome::Refused),
+        Answer::Ttl(_) | Answer::Name(_) | Answer::Busy(_) | Answer::NotKept(_) => {
+            Some(Outcome::Refused)
+        }
         Answer::Released { .. }
+        | Answer::Doubtful
         | Answer::Inspected(_)
         | Answer::Listed { .. }
         | Answer::Members(_)

@@ -73,6 +73,7 @@ impl Driver {
             for (peer, reach) in self.peers.reaches() {
                 publish_peer(peer.get(), reach);
             }
+            self.board.publish_write_times();
         }
         self.show(now);
     }
@@ -101,6 +102,7 @@ impl Driver {
     pub(super) fn status(&self, now: Instant) -> ShardStatus {
         let counters_left = Ballot::COUNTER_LIMIT.saturating_sub(self.shard.counter());
         let cell = self.shard.config().cell;
+        let durable = self.shard.durable_counts();
         ShardStatus {
             members: cell.nodes(cell.old_set()).map(NodeId::get).collect(),
             membership: self.membership(),
@@ -110,7 +112,9 @@ impl Driver {
             peers: self.peers.status(now),
             leases: self.shard.entries() as u64,
             acceptor_bytes: self.shard.acceptor_bytes() as u64,
-            standing: self.shard.standing_count() as u64,
+            durable: (durable.registers - durable.free) as u64,
+            durable_unsettled: durable.unsettled as u64,
+            durable_free: durable.free as u64,
             waiters: self.shard.waiters() as u64,
             waiting: self.waiting(),
             rates: self.counters.rates,

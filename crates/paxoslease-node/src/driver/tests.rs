@@ -14,6 +14,7 @@ use paxoslease_holder::{Acquire, AcquireError, Acquiring, AskError, LeaseGuard, 
 use paxoslease_wire::{FrameWriter, Heartbeat, Hello, ListUse};
 
 use super::*;
+use crate::board::Disk;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::node::{Run, make_driver};
@@ -28,7 +29,7 @@ pub(crate) fn only_member(clock: &Clock, new_cell: bool) -> Driver {
     let settings = config.settings().expect("valid");
     let wishes = Wishes { new_cell, ..settings.wishes(1, 1) };
     let startup = Startup::without_folder(&wishes);
-    let board = Board::new(&settings, false, Box::new(|| None), CurrentTls::default());
+    let board = Board::new(&settings, false, Disk::default(), CurrentTls::default());
     let run = Run { seed: 1, wall_counter: 1 };
     make_driver(&settings, &startup, 0, run, clock, Arc::new(board))
 }

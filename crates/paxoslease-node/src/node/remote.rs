@@ -39,7 +39,10 @@ impl Remote {
         let (reply, answer) = oneshot::channel();
         let id = self.shared.waiting.add(reply);
         let acquires = match &request {
-            Request::Acquire { lease, .. } => Some(Label::new(lease.name(), Holder::NONE)),
+            Request::Acquire { lease, lasts, .. } => {
+                let label = Label::new(lease.name(), Holder::NONE);
+                Some(Asked { label, is_durable: lasts.is_some() })
+            }
             _ => None,
         };
         let shard = request.shard(self.shared.settings.shards.get());
@@ -65,8 +68,14 @@ pub struct Asking {
     shared: Arc<Shared>,
     id: u64,
     answer: oneshot::Receiver<Answer>,
-    /// The name of an acquire, which has to be withdrawn when this is dropped.
-    acquires: Option<Label>,
+    /// An acquire has to be withdrawn when this is dropped.
+    acquires: Option<Asked>,
+}
+
+/// What was asked for.
+struct Asked {
+    label: Label,
+    is_durable: bool,
 }
 
 impl std::fmt::Debug for Asking {
@@ -91,7 +100,7 @@ impl Future for Asking {
 
 impl Drop for Asking {
     fn drop(&mut self) {
-        let Some(label) = self.acquires.take() else { return };
+        let Some(Asked { label, is_durable }) = self.acquires.take() else { return };
         if self.shared.waiting.leave(self.id, &label) {
             let request = Request::Abandon { lease: CowLabel::Owned(label.clone()) };
             // A shard that has ended has nothing to withdraw.
@@ -103,7 +112,8 @@ impl Drop for Asking {
             let remote = Remote { shared: Arc::clone(&self.shared) };
             let label = answer.granted_label(&label).unwrap_or(label);
             let lease = label.name().into();
-            drop(remote.ask(Request::Release { lease, fence: tenure.fence() }));
+            let fence = tenure.fence();
+            drop(remote.ask(Request::Release { lease, fence, is_durable }));
         }
     }
 }

@@ -15,15 +15,18 @@ use paxoslease_holder::transport;
 use paxoslease_wire::ShardId;
 
 use super::{CommandSender, Node, Shared, Stopped};
-use crate::board::{Board, DiskProblem};
+use crate::board::{Board, Disk};
 use crate::clock::{Clock, CounterBound, wall_counter};
 use crate::command::Command;
 use crate::config::{Config, ConfigError, Role, Settings};
 use crate::driver::{Driver, Identity, PeerTimeouts, Peers};
-use crate::event_loop::{Conns, EventLoop, Listener, Post, mailbox};
+use crate::event_loop::{Conns, EventLoop, Listener, Post, Writers, mailbox};
 use crate::front::{Service, Waiting};
 use crate::mailbox::Mailbox;
-use crate::stable::{Folder, RecordWriter, StableError, Startup};
+use crate::stable::{
+    DurableFile, DurableFileWriter, DurableWorker, Folder, RecordWriter, RunStart, StableError,
+    Startup,
+};
 use crate::tls::{CurrentTls, TlsError};
 use crate::turn::{self, Clients};
 
@@ -100,7 +103,7 @@ pub(super) async fn start(
 struct Running {
     node: NodeId,
     shards: Vec<JoinHandle<Option<Snapshot>>>,
-    writer: Option<Arc<RecordWriter>>,
+    writers: Option<Writers>,
     waiting: Arc<Waiting>,
     stopped: Arc<Stopped>,
 }
@@ -118,7 +121,9 @@ impl Running {
         let tls = CurrentTls::load(config.tls.as_ref(), &config.cell, settings.identity())?;
         let tls = tls.with_clients(client_tls);
         let random = |what| getrandom::u64().map_err(io::Error::other).map_err(refused(what));
-        let wishes = settings.wishes(wall_counter(), random("randomness")?);
+        let clock = Clock::system();
+        let mut wishes = settings.wishes(wall_counter(), random("randomness")?);
+        wishes.durable = settings.durable_wish(RunStart::of(&clock));
         let mut listener = listen(config, listener)?;
         let (clients, mut front, recorder) = match service {
             None => (None, None, None),
@@ -148,13 +153,13 @@ impl Running {
         let node = settings.node;
         let span = tracing::info_span!("node", id = %node);
         span.in_scope(|| explain(config.role, &startup));
+        let durable = folder.as_mut().and_then(Folder::take_durable);
+        let durable = durable.map(|file| durable_writer(file, &mailboxes, &clock)).transpose()?;
+        let durable = durable.map(Arc::new);
         let writer = writer(folder, &startup, &mailboxes)?;
-        let clock = Clock::system();
-        let disk_problem: DiskProblem = match &writer {
-            Some(writer) => Box::new(writer.problem()),
-            None => Box::new(|| None),
-        };
-        let board = Arc::new(Board::new(&settings, startup.has_record, disk_problem, tls.clone()));
+        let writers = writer.map(|record| Writers { record, durable });
+        let disk = disk_of(writers.as_ref());
+        let board = Arc::new(Board::new(&settings, startup.has_record, disk, tls.clone()));
         let waiting = Arc::<Waiting>::default();
         let run = Run { seed, wall_counter: wishes.counter };
         let undone = Arc::default();
@@ -174,7 +179,7 @@ impl Running {
                 clients: Clients::new(own, front, mailboxes.clone(), waiting, undone),
                 clock: clock.clone(),
                 spin: config.spin.most(),
-                disk: writer.as_ref().map(|writer| (Arc::clone(writer), index)),
+                disk: writers.clone(),
             })
         };
         let loops = polls.into_iter().enumerate().map(new_loop);
@@ -184,7 +189,8 @@ impl Running {
         let mut shared = Shared::new(settings, clock, senders, transport::default_holder(), board);
         (shared.waiting, shared.tls) = (Arc::clone(&waiting), tls);
         let stopped = Arc::clone(&shared.stopped);
-        Ok((Node { shared: Arc::new(shared) }, Self { node, shards, writer, waiting, stopped }))
+        let running = Self { node, shards, writers, waiting, stopped };
+        Ok((Node { shared: Arc::new(shared) }, running))
     }
 
     /// Waits for the shards to end, then leaves their leases to the next start.
@@ -195,7 +201,11 @@ impl Running {
             // A shard that panicked has logged that, and its state cannot be trusted.
             snapshots.push(shard.join().unwrap_or(None));
         }
-        if let Some(writer) = self.writer.take().and_then(Arc::into_inner) {
+        let Some(Writers { record, durable }) = self.writers.take() else { return };
+        if let Some(durable) = durable.and_then(Arc::into_inner) {
+            durable.stop();
+        }
+        if let Some(writer) = Arc::into_inner(record) {
             match writer.stop().write_snapshot(&snapshots) {
                 Ok(true) => {
                     tracing::info!("stopped; the snapshot lets the next start vote at once");
@@ -292,6 +302,7 @@ pub(crate) fn make_driver(
     let membership = &startup.membership;
     let identity = Identity {
         cell_name: settings.config.cell.clone(),
+        durable_leases: settings.config.durable_leases,
         settings: settings.cell,
         list: membership.list,
         cell: shard.config().cell,
@@ -355,6 +366,37 @@ fn writer(
     };
     let writer = RecordWriter::spawn(folder, mailboxes.len(), record, Box::new(on_written));
     Ok(Some(Arc::new(writer.map_err(refused("a thread"))?)))
+}
+
+fn durable_writer(
+    file: DurableFile,
+    mailboxes: &[Arc<Mailbox<Post>>],
+    clock: &Clock,
+) -> Result<DurableFileWriter, StartError> {
+    let worker = DurableWorker::new(file, mailboxes.len());
+    let shards = mailboxes.to_vec();
+    let on_news = move |news| {
+        for (shard, command) in Command::news(news, shards.len()) {
+            // A shard that left needs no news.
+            let _left = shards[shard].post(Post::Command(command));
+        }
+    };
+    let writer = DurableFileWriter::spawn(worker, clock.clone(), Box::new(on_news));
+    writer.map_err(refused("a thread"))
+}
+
+/// What the writers say.
+fn disk_of(writers: Option<&Writers>) -> Disk {
+    let mut disk = Disk::default();
+    if let Some(Writers { record, durable }) = writers {
+        disk.record_problem = Box::new(record.problem());
+        if let Some(durable) = durable {
+            let status = durable.status();
+            disk.durable_problem = Box::new(move || status().problem);
+            disk.write_times = Box::new(durable.write_times());
+        }
+    }
+    disk
 }
 
 pub(crate) fn command_sender<S: Send + 'static>(

@@ -1,4 +1,4 @@
-//! The disk of a node: two files that are replaced as a whole, and a mark.
+//! The disk of a node: two files that are replaced as a whole, one that also grows, and a mark.
 //!
 //! Makes changes durable: a change that returned `Ok` survives a power failure, and one that
 //! returned an error happened completely or not at all. Deliberately lacks the rules of what is
@@ -8,11 +8,13 @@ use std::fs::TryLockError;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf, absolute};
 use std::process;
+use std::sync::Arc;
 
 use paxoslease_core::NodeId;
 
 use super::StableError;
 use super::files::Files;
+use super::log::{FolderLog, Log};
 
 /// The files of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -21,15 +23,18 @@ pub(crate) enum DataFile {
     Record,
     /// The leases at a clean stop (R4).
     Snapshot,
+    /// The durable leases (K12).
+    Durable,
 }
 
 impl DataFile {
-    const ALL: [Self; 2] = [Self::Record, Self::Snapshot];
+    const ALL: [Self; 3] = [Self::Record, Self::Snapshot, Self::Durable];
 
     const fn name(self) -> &'static str {
         match self {
             Self::Record => "record",
             Self::Snapshot => "snapshot",
+            Self::Durable => "durable",
         }
     }
 }
@@ -56,6 +61,10 @@ pub(crate) trait Disk: Send {
 
     /// The name of a file in messages.
     fn path(&self, file: DataFile) -> PathBuf;
+
+    /// The file of durable leases, for a thread of its own. The folder stays locked for as long as
+    /// that value lives, too.
+    fn log(&self) -> io::Result<Box<dyn Log>>;
 }
 
 const LOCK: &str = "lock";
@@ -67,7 +76,7 @@ pub(crate) struct FolderDisk<F: Files> {
     /// The open folder, to sync it.
     folder: F::File,
     /// The locked file. Its content is the mark: empty until a record was written.
-    lock: F::File,
+    lock: Arc<F::File>,
     /// Whether the mark is durable.
     marked: bool,
     node: NodeId,
@@ -92,7 +101,7 @@ impl<F: Files> FolderDisk<F> {
             TryLockError::Error(source) => failed("lock", &lock_path)(source),
         })?;
         let marked = false;
-        let mut disk = Self { files, path, folder, lock, marked, node };
+        let mut disk = Self { files, path, folder, lock: Arc::new(lock), marked, node };
         // Files of a write that a crash interrupted.
         for file in DataFile::ALL {
             let path = disk.temporary(file);
@@ -110,34 +119,55 @@ impl<F: Files> FolderDisk<F> {
     }
 
     fn remove_if_there(&self, path: &Path) -> io::Result<()> {
-        match self.files.unlink(path) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+        remove_if_there(&self.files, path)
     }
+}
+
+pub(super) fn remove_if_there(files: &impl Files, path: &Path) -> io::Result<()> {
+    match files.unlink(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+pub(super) fn read_if_there(files: &impl Files, path: &Path) -> io::Result<Option<Vec<u8>>> {
+    match files.read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes and syncs a file that is to take the place of another.
+pub(super) fn create<F: Files>(
+    files: &F,
+    temporary: &Path,
+    fill: &mut Fill<'_>,
+) -> io::Result<F::File> {
+    // A sync that failed once may succeed the next time without having written anything. So a
+    // retry always begins with a new file.
+    let created = remove_if_there(files, temporary).and_then(|()| {
+        let mut new = files.create(temporary)?;
+        fill(&mut new)?;
+        files.sync(&new)?;
+        Ok(new)
+    });
+    if created.is_err() {
+        // It may take space that the next attempt needs. If it stays, `open` removes it.
+        let _stays = remove_if_there(files, temporary);
+    }
+    created
 }
 
 impl<F: Files> Disk for FolderDisk<F> {
     fn read(&self, file: DataFile) -> io::Result<Option<Vec<u8>>> {
-        match self.files.read(&self.path(file)) {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
+        read_if_there(&self.files, &self.path(file))
     }
 
     fn replace(&mut self, file: DataFile, fill: &mut Fill<'_>) -> io::Result<()> {
         let temporary = self.temporary(file);
-        // A sync that failed once may succeed the next time without having written anything. So a
-        // retry always begins with a new file.
-        let outcome = self.remove_if_there(&temporary).and_then(|()| {
-            let mut new = self.files.create(&temporary)?;
-            fill(&mut new)?;
-            self.files.sync(&new)?;
-            self.files.rename(&temporary, &self.path(file))
-        });
-        if let Err(error) = outcome {
-            // It may take space that the next attempt needs. If it stays, `open` removes it.
+        create(&self.files, &temporary, fill)?;
+        if let Err(error) = self.files.rename(&temporary, &self.path(file)) {
             let _stays = self.remove_if_there(&temporary);
             return Err(error);
         }
@@ -167,6 +197,17 @@ impl<F: Files> Disk for FolderDisk<F> {
 
     fn path(&self, file: DataFile) -> PathBuf {
         self.path.join(file.name())
+    }
+
+    fn log(&self) -> io::Result<Box<dyn Log>> {
+        Ok(Box::new(FolderLog {
+            files: self.files.clone(),
+            path: self.path(DataFile::Durable),
+            temporary: self.temporary(DataFile::Durable),
+            folder: self.files.open_folder(&self.path)?,
+            file: None,
+            _lock: Arc::clone(&self.lock),
+        }))
     }
 }
 

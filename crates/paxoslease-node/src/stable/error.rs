@@ -51,6 +51,33 @@ pub enum StableError {
         /// What is wrong with it.
         why: paxoslease_wire::StableError,
     },
+    /// The file of durable leases is missing, and there was one.
+    #[error(
+        "the file of durable leases {} is gone, although one was begun.\nThis node voted for leases \
+         that are in it, and without it another client could be granted one of them, so it does not \
+         start. If the file was moved, bring it back; an older copy will not do.{RESET}",
+        path.display()
+    )]
+    DurableLost {
+        /// Where it should be.
+        path: PathBuf,
+    },
+    /// The file of durable leases is not valid.
+    #[error(
+        "the file of durable leases {} cannot be used: at byte {offset}: {why}.\nThis node voted for \
+         leases that are in it, and without it another client could be granted one of them, so it \
+         does not start. If another version of the program wrote it, run that one; an older copy of \
+         the file will not do.{RESET}",
+        path.display()
+    )]
+    DurableCorrupt {
+        /// The file.
+        path: PathBuf,
+        /// Where the damage begins.
+        offset: usize,
+        /// What is wrong with it.
+        why: paxoslease_wire::StableError,
+    },
     /// The record is another node's.
     #[error(
         "the stable record {} belongs to node {found}, and this is node {node}. Most likely node \
@@ -76,6 +103,20 @@ pub enum StableError {
         /// Why it failed.
         source: io::Error,
     },
+}
+
+impl StableError {
+    /// Whether the content of the folder is lost or damaged, so that it can only be given up (R6).
+    pub(super) const fn ends_with_reset(&self) -> bool {
+        match self {
+            Self::Lost { .. }
+            | Self::Corrupt { .. }
+            | Self::OtherNode { .. }
+            | Self::DurableLost { .. }
+            | Self::DurableCorrupt { .. } => true,
+            Self::Locked { .. } | Self::Io { .. } => false,
+        }
+    }
 }
 
 fn process(pid: Option<u32>) -> String {

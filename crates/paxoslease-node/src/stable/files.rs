@@ -5,14 +5,15 @@
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::Path;
 
 /// A file system. Only [`Self::sync`] makes changes durable: the content of a file once the file is
 /// synced, and a name that was created, renamed or removed once its folder is synced.
-pub(crate) trait Files: Send {
+pub(crate) trait Files: Clone + Send + 'static {
     /// An open file or folder.
-    type File: Write + Send;
+    type File: Write + Send + Sync;
 
     fn exists(&self, path: &Path) -> bool;
 
@@ -34,6 +35,12 @@ pub(crate) trait Files: Send {
     fn overwrite(&self, file: &Self::File, bytes: &[u8]) -> io::Result<()>;
 
     fn sync(&self, file: &Self::File) -> io::Result<()>;
+
+    /// Makes the content durable, and of the rest what is needed to read it.
+    fn sync_data(&self, file: &Self::File) -> io::Result<()>;
+
+    /// Makes sure that writes to these bytes of the file find room, and leaves its length.
+    fn reserve(&self, file: &Self::File, bytes: Range<u64>) -> io::Result<()>;
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
@@ -85,6 +92,21 @@ impl Files for OsFiles {
 
     fn sync(&self, file: &File) -> io::Result<()> {
         file.sync_all()
+    }
+
+    fn sync_data(&self, file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn reserve(&self, file: &File, bytes: Range<u64>) -> io::Result<()> {
+        let flags = rustix::fs::FallocateFlags::KEEP_SIZE;
+        Ok(rustix::fs::fallocate(file, flags, bytes.start, bytes.end - bytes.start)?)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn reserve(&self, _file: &File, _bytes: Range<u64>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {

@@ -6,12 +6,13 @@
 use std::fmt;
 
 use paxoslease_core::{
-    Birth, Config, Configuration, Instant, Members, Name, NodeId, Record, Shard,
-    StableConfiguration, Start, Ttl, Vote,
+    Birth, Config, Configuration, Durability, DurableRegister, Instant, Members, Name, NodeId,
+    Record, Shard, StableConfiguration, Start, Ttl, Vote,
 };
 use paxoslease_wire::{ListUse, SnapshotReader, StableRecord};
 
 use super::Loaded;
+use super::file_time::RunStart;
 
 /// The settings for a start, the wall clock, and randomness.
 #[derive(Clone, Debug)]
@@ -31,6 +32,17 @@ pub(crate) struct Wishes {
     pub(crate) list: Members,
     /// Whether this node only proposes.
     pub(crate) proposes: bool,
+    /// K12: how to keep durable leases, if the node keeps them on disk.
+    pub(crate) durable: Option<DurableWish>,
+}
+
+/// How to keep durable leases.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DurableWish {
+    /// When the run begins.
+    pub(crate) start: RunStart,
+    /// With this many names in the file, no lease more is stored.
+    pub(crate) registers_max: usize,
 }
 
 /// How a node starts.
@@ -42,6 +54,10 @@ pub(crate) struct Startup {
     /// Whether the folder had a usable record, so that this is not the first start with it. A node
     /// without a folder cannot tell.
     pub(crate) has_record: bool,
+    /// The durable leases on disk, with ends of this run's clock (K12).
+    pub(crate) registers: Vec<DurableRegister>,
+    /// Whether the folder has a file of durable leases.
+    has_durable: bool,
     /// Whether the operator asked for a reset, and there was something to reset (R6).
     was_reset: bool,
 }
@@ -114,8 +130,10 @@ impl Startup {
                 birth: wishes.birth,
                 ceilings: Record { ballot_ceiling: wishes.counter, lease_ceiling: None },
                 configuration: None,
+                has_durable: false,
             },
         };
+        record.has_durable |= wishes.durable.is_some();
         if matches!(loaded, Loaded::Record(_)) {
             let ceiling = &mut record.ceilings.ballot_ceiling;
             *ceiling = ceiling.saturating_add(1);
@@ -139,6 +157,7 @@ impl Startup {
         was_reset: bool,
         record: StableRecord,
         snapshot: Option<Vec<u8>>,
+        registers: Vec<DurableRegister>,
         wishes: &Wishes,
     ) -> Self {
         let ceilings = record.ceilings;
@@ -151,9 +170,10 @@ impl Startup {
             (Loaded::Record(_), Some(leases)) => Leases::Snapshot(ceilings, leases),
             (Loaded::Record(_), None) => Leases::None(Start::Crash(ceilings)),
         };
+        let has_durable = record.has_durable;
         let membership = Membership::new(record.birth, record.configuration, wishes);
         let has_record = matches!(loaded, Loaded::Record(_));
-        Self { leases, membership, has_record, was_reset }
+        Self { leases, membership, has_record, registers, has_durable, was_reset }
     }
 
     pub(crate) fn without_folder(wishes: &Wishes) -> Self {
@@ -167,6 +187,8 @@ impl Startup {
             leases: Leases::None(start),
             membership: Membership::without_folder(wishes),
             has_record: !new_cell,
+            registers: Vec::new(),
+            has_durable: false,
             was_reset: false,
         }
     }
@@ -198,7 +220,8 @@ impl Startup {
         };
         let Membership { birth, is_blank, stable, .. } = &self.membership;
         let configuration = (!is_blank).then(|| stable.clone());
-        Some(StableRecord { birth: *birth, ceilings, configuration })
+        let has_durable = self.has_durable;
+        Some(StableRecord { birth: *birth, ceilings, configuration, has_durable })
     }
 
     /// Starts a shard with the leases of the names it owns.
@@ -211,14 +234,21 @@ impl Startup {
         config.cell = self.membership.stable.configuration.cell(&config.cell);
         config.knows_members = self.membership.knows_members();
         config.asks_first = self.membership.asks_first(config.node);
-        match &self.leases {
+        if config.durability == Durability::Disk && !self.has_durable {
+            config.durability = Durability::Refused;
+        }
+        let mut shard = match &self.leases {
             Leases::None(start) => Shard::start(config, now, *start),
             Leases::Snapshot(record, bytes) => {
                 let leases = SnapshotReader::new(config.node, bytes).expect("it was checked");
                 let owned = leases.filter(|lease| owns(lease.name));
                 Shard::start_from_snapshot(config, now, *record, owned)
             }
+        };
+        for register in self.registers.iter().filter(|register| owns(register.name())) {
+            shard.restore_durable(now, register.clone());
         }
+        shard
     }
 
     /// Logs the start, as a warning if safety depends on more than the protocol.

@@ -1,5 +1,7 @@
 //! Data folders on a disk in memory, and on a real one where that matters.
 
+mod durable;
+mod durable_writer;
 mod folder;
 mod power;
 mod real;
@@ -57,6 +59,7 @@ pub(super) fn plain() -> Wishes {
         birth: BIRTH,
         list: members(Birth::UNKNOWN),
         proposes: false,
+        durable: None,
     }
 }
 
@@ -70,7 +73,7 @@ fn reset() -> Wishes {
 
 /// The record of a node that is no member yet.
 pub(super) fn stable_record(ceilings: Record) -> StableRecord {
-    StableRecord { birth: BIRTH, ceilings, configuration: None }
+    StableRecord { birth: BIRTH, ceilings, configuration: None, has_durable: false }
 }
 
 /// A cell of one: epoch 1, with a vote of the node for the next epoch.

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::TryLockError;
 use std::io::{self, ErrorKind, Write};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -22,11 +23,15 @@ pub(super) struct State {
     pub(super) syncs_left: u64,
     /// The error of every change.
     fault: Option<ErrorKind>,
+    /// How many bytes all files may have.
+    capacity: u64,
+    /// How often the power failed.
+    boots: u64,
 }
 
 #[derive(Clone, Debug)]
 enum Inode {
-    File { content: Vec<u8>, durable: Vec<u8>, dirty: bool },
+    File { content: Vec<u8>, durable: Vec<u8>, dirty: bool, reserved: u64 },
     Folder { entries: Entries, durable: Entries, unsynced: Vec<Change> },
 }
 
@@ -46,47 +51,69 @@ fn apply(change: &Change, entries: &mut Entries) {
 }
 
 impl Inode {
-    const EMPTY_FILE: Self = Self::File { content: vec![], durable: vec![], dirty: false };
+    const EMPTY_FILE: Self =
+        Self::File { content: vec![], durable: vec![], dirty: false, reserved: 0 };
     const EMPTY_FOLDER: Self =
         Self::Folder { entries: Entries::new(), durable: Entries::new(), unsynced: vec![] };
 
-    /// Everything that a power failure may leave of it.
-    fn survivors(&self) -> Vec<Self> {
+    /// In how many ways a power failure may leave it. The first [`Self::TYPICAL`] are enough where
+    /// all combinations with other files are tried.
+    fn survivors(&self) -> usize {
         match self {
-            Self::File { content, durable, dirty } => {
-                let mut left = vec![durable.clone()];
-                if *dirty {
-                    left.push(content.clone());
-                    left.push(content[..content.len() / 2].to_vec());
-                    left.push(vec![0; content.len()]);
-                }
-                let file = |bytes: Vec<u8>| Self::File {
-                    content: bytes.clone(),
-                    durable: bytes,
-                    dirty: false,
+            Self::File { dirty: false, .. } => 1,
+            Self::File { content, durable, .. } => Self::TYPICAL + tail(content, durable).len(),
+            Self::Folder { unsynced, .. } => 1 << unsynced.len(),
+        }
+    }
+
+    const TYPICAL: usize = 4;
+
+    /// One of the ways.
+    fn survivor(&self, choice: usize) -> Self {
+        match self {
+            Self::File { content, durable, .. } => {
+                let tail = tail(content, durable);
+                let torn = |at: usize| content[..tail.start + at].to_vec();
+                let zeros = || vec![0; tail.len()];
+                let left = match choice {
+                    0 => durable.clone(),
+                    1 => content.clone(),
+                    2 => torn(tail.len() / 2),
+                    3 => [torn(0), zeros()].concat(),
+                    other => torn(other - Self::TYPICAL),
                 };
-                left.into_iter().map(file).collect()
+                let content = left.clone();
+                Self::File { content, durable: left, dirty: false, reserved: 0 }
             }
             Self::Folder { durable, unsynced, .. } => {
-                let combinations = 1_u32 << unsynced.len();
-                let folder = |chosen: u32| {
-                    let mut entries = durable.clone();
-                    for (at, change) in unsynced.iter().enumerate() {
-                        if chosen & (1 << at) != 0 {
-                            apply(change, &mut entries);
-                        }
+                let mut entries = durable.clone();
+                for (at, change) in unsynced.iter().enumerate() {
+                    if choice & (1 << at) != 0 {
+                        apply(change, &mut entries);
                     }
-                    Self::Folder { durable: entries.clone(), entries, unsynced: vec![] }
-                };
-                (0..combinations).map(folder).collect()
+                }
+                Self::Folder { durable: entries.clone(), entries, unsynced: vec![] }
             }
         }
     }
 }
 
+/// Where content differs from what is durable: its end, if the file only grew.
+fn tail(content: &[u8], durable: &[u8]) -> Range<usize> {
+    let same = content.iter().zip(durable).take_while(|(new, old)| new == old).count();
+    same..content.len()
+}
+
 impl State {
     const fn new(inodes: Vec<Inode>) -> Self {
-        Self { inodes, changes_left: u64::MAX, syncs_left: u64::MAX, fault: None }
+        Self {
+            inodes,
+            changes_left: u64::MAX,
+            syncs_left: u64::MAX,
+            fault: None,
+            capacity: u64::MAX,
+            boots: 0,
+        }
     }
 
     fn find(&self, path: &Path) -> io::Result<usize> {
@@ -123,12 +150,32 @@ impl State {
         content
     }
 
+    /// How many bytes the disk has left.
+    fn room(&self) -> u64 {
+        let size = |inode: &usize| match &self.inodes[*inode] {
+            Inode::File { content, reserved, .. } => (content.len() as u64).max(*reserved),
+            Inode::Folder { .. } => 0,
+        };
+        let names = self.inodes.iter().filter_map(|inode| match inode {
+            Inode::Folder { entries, .. } => Some(entries.values()),
+            Inode::File { .. } => None,
+        });
+        self.capacity.saturating_sub(names.flatten().map(size).sum())
+    }
+
+    /// How many bytes can be appended to a file, and how many it has.
+    fn room_in(&self, at: usize) -> (u64, u64) {
+        let Inode::File { content, reserved, .. } = &self.inodes[at] else { panic!("a folder") };
+        let len = content.len() as u64;
+        (self.room().saturating_add(reserved.saturating_sub(len)), len)
+    }
+
     /// A sync that fails leaves what it was to write visible, and never tries it again.
     fn sync(&mut self, at: usize) -> io::Result<()> {
         let fails = self.syncs_left == 0;
         self.syncs_left = if fails { u64::MAX } else { self.syncs_left - 1 };
         match &mut self.inodes[at] {
-            Inode::File { content, durable, dirty } => {
+            Inode::File { content, durable, dirty, .. } => {
                 if !fails && *dirty {
                     durable.clone_from(content);
                 }
@@ -177,6 +224,19 @@ impl VolatileFiles {
         self.state().fault = fault;
     }
 
+    /// Leaves room for this many bytes more.
+    pub fn set_room(&self, bytes: u64) {
+        let mut state = self.state();
+        state.capacity = u64::MAX;
+        state.capacity = (u64::MAX - state.room()).saturating_add(bytes);
+    }
+
+    /// The id of the boot of the machine, which ends as the power fails.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn boot(&self) -> [u8; 16] {
+        (u128::from(self.state().boots) + 1).to_le_bytes()
+    }
+
     /// Whether a clean stop has left a snapshot.
     pub fn has_snapshot(&self) -> bool {
         self.exists(Path::new("/var/node/snapshot"))
@@ -191,26 +251,43 @@ impl VolatileFiles {
     pub fn lose_power(&self, mut choose: impl FnMut(usize) -> usize) {
         let mut state = self.state();
         for inode in &mut state.inodes {
-            let mut choices = inode.survivors();
-            let choice = choose(choices.len());
-            *inode = choices.swap_remove(choice);
+            let choice = choose(inode.survivors());
+            *inode = inode.survivor(choice);
         }
         state.changes_left = u64::MAX;
+        state.boots += 1;
     }
 
-    /// Every state that a power failure at this moment may leave.
+    /// The same state on a disk of its own.
+    #[cfg(test)]
+    pub(super) fn fork(&self) -> Self {
+        Self::of(State::new(self.state().inodes.clone()))
+    }
+
+    /// What is durable now, on a disk of its own.
+    #[cfg(test)]
+    pub(super) fn fork_synced(&self) -> Self {
+        let fork = self.fork();
+        fork.lose_power(|_| 0);
+        fork
+    }
+
+    /// Every state that a power failure at this moment may leave. A file is torn in the middle.
     #[cfg(test)]
     pub(super) fn survivors(&self) -> Vec<Self> {
         let state = self.state();
         let mut all = vec![Vec::new()];
         for inode in &state.inodes {
-            let choices = inode.survivors();
+            let choices = match inode {
+                Inode::File { .. } => inode.survivors().min(Inode::TYPICAL),
+                Inode::Folder { .. } => inode.survivors(),
+            };
             all = all
                 .into_iter()
                 .flat_map(|before: Vec<Inode>| {
-                    choices.iter().map(move |choice| {
+                    (0..choices).map(move |choice| {
                         let mut after = before.clone();
-                        after.push(choice.clone());
+                        after.push(inode.survivor(choice));
                         after
                     })
                 })
@@ -225,8 +302,15 @@ pub(crate) struct Handle(VolatileFiles, usize);
 
 impl Write for Handle {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.change()?.content(self.1).extend(bytes);
-        Ok(bytes.len())
+        let mut state = self.0.change()?;
+        // A full disk takes what fits.
+        let (room, _) = state.room_in(self.1);
+        let fits = usize::try_from(room).map_or(bytes.len(), |room| room.min(bytes.len()));
+        if fits == 0 && !bytes.is_empty() {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        state.content(self.1).extend(&bytes[..fits]);
+        Ok(fits)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -280,6 +364,21 @@ impl Files for VolatileFiles {
 
     fn sync(&self, file: &Handle) -> io::Result<()> {
         self.change()?.sync(file.1)
+    }
+
+    fn sync_data(&self, file: &Handle) -> io::Result<()> {
+        self.sync(file)
+    }
+
+    fn reserve(&self, file: &Handle, bytes: Range<u64>) -> io::Result<()> {
+        let mut state = self.change()?;
+        let (room, len) = state.room_in(file.1);
+        if bytes.end.saturating_sub(len) > room {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        let Inode::File { reserved, .. } = &mut state.inodes[file.1] else { panic!("a folder") };
+        *reserved = bytes.end.max(*reserved);
+        Ok(())
     }
 
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {

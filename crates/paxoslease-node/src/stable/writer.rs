@@ -16,8 +16,30 @@ use paxoslease_wire::StableRecord;
 use super::Folder;
 use super::merged::{Asked, MergedRecord, Write};
 
-const PAUSE_MIN: Duration = Duration::from_millis(10);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// How many writes failed in a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Failures(u32);
+
+impl Failures {
+    const PAUSE_MIN: Duration = Duration::from_millis(10);
+    const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+    /// One more. Returns whether to log it: often at first, then about once a minute.
+    pub(super) const fn count(&mut self) -> bool {
+        self.0 = self.0.saturating_add(1);
+        self.0.is_power_of_two() || self.0.is_multiple_of(64)
+    }
+
+    pub(super) const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// How long to wait before the next attempt: longer each time.
+    pub(super) fn pause(self) -> Duration {
+        let doublings = (self.0 - 1).min(10);
+        (Self::PAUSE_MIN * (1 << doublings)).min(Self::PAUSE_MAX)
+    }
+}
 
 /// Called when a record is durable, with what was asked for, even if a higher one was written.
 pub(crate) type OnWritten = Box<dyn Fn(Asked) + Send>;
@@ -62,7 +84,7 @@ impl RecordWriter {
             on_written,
             durable: None,
             covered: None,
-            failures: 0,
+            failures: Failures::default(),
         };
         let thread =
             thread::Builder::new().name("paxoslease-disk".to_owned()).spawn(move || work.run())?;
@@ -119,8 +141,7 @@ struct Work {
     durable: Option<StableRecord>,
     /// The ceilings on disk are at least these, whatever a failed write did to them.
     covered: Option<Record>,
-    /// How many writes failed in a row.
-    failures: u32,
+    failures: Failures,
 }
 
 impl Work {
@@ -164,19 +185,16 @@ impl Work {
     }
 
     fn succeeded(&mut self) {
-        if self.failures > 0 {
+        if std::mem::take(&mut self.failures).get() > 0 {
             tracing::info!("the stable record can be written again");
-            self.failures = 0;
             self.shared.state().last_error = None;
         }
     }
 
     /// Keeps the error, and waits before the next attempt, longer each time.
     fn failed(&mut self, error: &io::Error, answers: &[Asked]) {
-        self.failures = self.failures.saturating_add(1);
-        // Often at first, then about once a minute.
-        if self.failures.is_power_of_two() || self.failures.is_multiple_of(64) {
-            let failures = self.failures;
+        if self.failures.count() {
+            let failures = self.failures.get();
             tracing::error!(%error, failures, "the stable record cannot be written; will retry");
         }
         let mut state = self.shared.state();
@@ -192,8 +210,7 @@ impl Work {
                 _ => state.merged.ask_again(*asked),
             }
         }
-        let doublings = (self.failures - 1).min(10);
-        let pause = (PAUSE_MIN * (1 << doublings)).min(PAUSE_MAX);
+        let pause = self.failures.pause();
         drop(self.shared.changed.wait_timeout_while(state, pause, |state| !state.stopped));
     }
 }

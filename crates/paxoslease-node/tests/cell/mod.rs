@@ -172,6 +172,7 @@ pub(crate) fn hello_with(
         birth: Birth::UNKNOWN,
         epoch: 0,
         clients: ClientAddress::new("").expect("in bounds"),
+        durable_leases: config.durable_leases,
     };
     change(&mut hello);
     let mut bytes = Vec::new();

@@ -136,10 +136,10 @@ fn members(status: &Status) -> String {
     };
     let Some(change) = &status.change else { return format!("Members {now} · {epoch}") };
     let (to, wait) = (ids(&change.to), change.wait_remaining);
-    let left = match change.standing {
+    let left = match change.registers {
         _ if !wait.is_zero() => format!("{:.1} s left", wait.as_secs_f64()),
         0 => "about to end".to_owned(),
-        standing => format!("{standing} standing leases have not moved yet"),
+        left => format!("{left} registers of durable leases have not moved yet"),
     };
     format!("◷ The members change from {now} to {to} · {epoch} · {left}")
 }

@@ -155,7 +155,7 @@ impl Process for NaiveNode {
                 }
             }
             Message::Reply(reply) => self.count(now, from, Some(reply)),
-            Message::Hint(_) => {}
+            Message::Hint(_) | Message::Durable(_) => {}
         }
     }
 
@@ -204,7 +204,10 @@ impl Process for NaiveNode {
                 self.request(now, token);
             }
             // "If its state is not empty": the holder's own vote prevents a second one.
-            Command::Renew { .. } | Command::Stand { .. } => {
+            Command::Renew { .. }
+            | Command::AcquireDurable { .. }
+            | Command::Keep { .. }
+            | Command::ReleaseDurable { .. } => {
                 self.out.answer(token, Answer::NoQuorum);
             }
             // Only the holder forgets; the acceptors' timers continue.

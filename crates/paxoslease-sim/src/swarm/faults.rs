@@ -76,10 +76,6 @@ impl FaultPlan {
         Self { kinds, every: if faults == Faults::Hostile { every / 4 } else { every } }
     }
 
-    pub(super) fn has_crashes(&self) -> bool {
-        self.kinds.contains(&Kind::Crash)
-    }
-
     pub(super) fn is_lossy(&self) -> bool {
         self.kinds.contains(&Kind::Burst)
     }

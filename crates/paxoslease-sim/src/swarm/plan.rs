@@ -67,18 +67,17 @@ impl Plan {
             keep: options.keep,
         };
         let tame = options.faults == Faults::None;
-        let mut stand = {
-            // A standing lease may be lost in crashes (section 10), so it is not judged there. Its
-            // draws are separate, so that the other worlds stay as they are.
+        let mut durable = {
+            // These draws are separate, so that the other worlds stay as they are.
             let mut rng = Rng::new(seed, 6);
-            let stands = !faults.has_crashes() && rng.chance(500);
-            move || if stands && rng.chance(500) { rng.between(100, 1000) as u32 } else { 0 }
+            let is_durable = setup.disk.is_some() && rng.chance(500);
+            move || if is_durable && rng.chance(500) { rng.between(100, 1000) as u32 } else { 0 }
         };
         let clients = (0..clients)
             .map(|client| {
                 let name = client as usize % names;
                 let habits = draw_habits(&mut rng, max_lease.as_duration(), tame);
-                (clock(), name, Habits { stand_permille: stand(), ..habits })
+                (clock(), name, Habits { durable_permille: durable(), ..habits })
             })
             .collect();
         Self { setup, clients, faults }
@@ -150,7 +149,7 @@ fn draw_habits(rng: &mut Rng, max_lease: Duration, tame: bool) -> Habits {
         wander_permille,
         vanish_permille,
         lapse_permille,
-        stand_permille: 0,
+        durable_permille: 0,
         slow_permille,
         slow_max: max_lease * 2,
         naive,

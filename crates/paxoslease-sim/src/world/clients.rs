@@ -66,7 +66,9 @@ impl<A: Algorithm> World<A> {
                 Command::Acquire { .. } => "acquire",
                 Command::Renew { .. } => "renew",
                 Command::Release { .. } => "release",
-                Command::Stand { .. } => "stand",
+                Command::AcquireDurable { .. } => "acquire durable",
+                Command::Keep { .. } => "keep",
+                Command::ReleaseDurable { .. } => "release durable",
                 Command::Abandon => "leave",
             };
             TraceEvent::Asked { client: id, node, text: format!("{what} {}", names[name]) }
@@ -77,8 +79,9 @@ impl<A: Algorithm> World<A> {
     fn send_command(&mut self, client: u32, node: u16, token: Token, command: Command) {
         self.tracer.hash(&[self.now.0, 9, u64::from(node), token.0]);
         // An operation that is carried out twice is two operations, and the second one may come
-        // after a newer one (S6). So its command is sent once.
-        let copies_max = if matches!(command, Command::Stand { .. }) { 1 } else { usize::MAX };
+        // after a newer one (K10). So its command is sent once.
+        let is_operation = matches!(command, Command::AcquireDurable { .. } | Command::Keep { .. });
+        let copies_max = if is_operation { 1 } else { usize::MAX };
         let copies = self.setup.client_link.copies(&mut self.rng);
         for delay in copies.into_iter().flatten().take(copies_max) {
             self.schedule_in(delay, node, WorldEvent::Requested { client, token, command });
@@ -104,17 +107,25 @@ impl<A: Algorithm> World<A> {
         let drift = self.setup.cell.drift().with_rules(rules);
         let ends_at = |waited, ttl| drift.remote_belief_ends_at(pending.sent_at, waited, ttl);
         match (pending.command, answer) {
-            (Command::Acquire { .. }, Answer::Granted { tenure, ttl, waited }) => {
+            (
+                Command::Acquire { .. } | Command::AcquireDurable { .. },
+                Answer::Granted { tenure, ttl, waited },
+            ) => {
                 let client = self.client(id);
                 client.grants += 1;
-                (client.stands, client.is_standing) = (false, false);
+                client.stands = matches!(pending.command, Command::AcquireDurable { .. });
+                client.is_standing = false;
                 let belief = Belief::granted(tenure, ends_at(waited, ttl));
                 client.belief = Some(belief.with_rules(rules));
                 self.believe(id, &pending);
                 self.begin_holding(id);
             }
-            (Command::Acquire { .. }, _) if state == State::Acquiring => self.idle(id),
-            // A renewal that began before an operation gives no belief beyond its end (S6).
+            (Command::Acquire { .. } | Command::AcquireDurable { .. }, _)
+                if state == State::Acquiring =>
+            {
+                self.idle(id);
+            }
+            // A renewal that began before an operation gives no belief beyond its end (K10).
             (Command::Renew { .. }, Answer::Renewed { .. }) if self.client(id).stands => {}
             (Command::Renew { .. }, Answer::Renewed { tenure, ttl, .. }) => {
                 if let Some(belief) = &mut self.client(id).belief {
@@ -123,18 +134,20 @@ impl<A: Algorithm> World<A> {
                 self.believe(id, &pending);
                 self.plan_renewal(id);
             }
-            (Command::Stand { .. }, Answer::Stood { tenure, lasts }) => {
-                let until = lasts.capped(Ttl::MAX);
+            (Command::Keep { tenure: kept, .. }, Answer::Kept { tenure, lasts }) => {
+                let until = ends_at(Duration::ZERO, lasts.capped(Ttl::MAX));
+                let now = self.client_now(id);
                 let client = self.client(id);
-                let is_current = client.tenure() == Some(tenure);
-                client.is_standing &= !is_current;
-                if let Some(belief) = &mut client.belief {
-                    belief.renewed(tenure, ends_at(Duration::ZERO, until));
+                // The fence of the tenure may have risen. A belief that is over stays so.
+                let is_current = client.tenure() == Some(kept) && client.is_held(now);
+                client.is_standing &= client.tenure() != Some(kept);
+                if is_current {
+                    client.belief = Some(Belief::granted(tenure, until).with_rules(rules));
+                    self.believe(id, &pending);
                 }
-                self.believe(id, &pending);
                 self.plan_renewal(id);
             }
-            (Command::Stand { .. } | Command::Renew { .. }, Answer::NotHeld)
+            (Command::Keep { .. } | Command::Renew { .. }, Answer::NotHeld)
                 if state == State::Holding =>
             {
                 let now = self.client_now(id);
@@ -142,9 +155,14 @@ impl<A: Algorithm> World<A> {
                     self.idle(id);
                 }
             }
-            (Command::Release { .. }, _) if state == State::Releasing => self.idle(id),
-            (Command::Acquire { .. } | Command::Renew { .. } | Command::Stand { .. }, _)
-            | (Command::Release { .. } | Command::Abandon, _) => {}
+            (Command::Release { .. } | Command::ReleaseDurable { .. }, _)
+                if state == State::Releasing =>
+            {
+                self.idle(id);
+            }
+            (Command::Acquire { .. } | Command::AcquireDurable { .. }, _)
+            | (Command::Renew { .. } | Command::Keep { .. } | Command::Abandon, _)
+            | (Command::Release { .. } | Command::ReleaseDurable { .. }, _) => {}
         }
     }
 
@@ -167,7 +185,8 @@ impl<A: Algorithm> World<A> {
         let (name, tenure) = (client.name, belief.tenure());
         let until = client.clock.first_shows(belief.ends_at());
         let since = pending.sent_at_true;
-        let claim = Claim { client: id, tenure, since, until, is_backed: true };
+        // A durable lease is in registers, and not in the entries of acceptors.
+        let claim = Claim { client: id, tenure, since, until, is_backed: !client.stands };
         self.tracer.hash(&[self.now.0, 10, u64::from(id), tenure.fence(), until.0]);
         let (node, text) = (pending.node, &self.setup.names[name]);
         self.tracer.record(self.now, || {
@@ -249,7 +268,15 @@ impl<A: Algorithm> World<A> {
         client.ttl = ttl;
         client.state = State::Acquiring;
         client.pending.retain(|pending| !pending.is_acquire());
-        self.ask_as(id, node, habits, Command::Acquire { ttl, wait: habits.wait });
+        let is_durable =
+            habits.durable_permille > 0 && self.client_rng.chance(habits.durable_permille);
+        self.client(id).stands = is_durable;
+        if is_durable {
+            let lasts = self.lasting(habits);
+            self.ask(id, node, Command::AcquireDurable { lasts, wait: habits.wait });
+        } else {
+            self.ask_as(id, node, habits, Command::Acquire { ttl, wait: habits.wait });
+        }
         if vanishes {
             let lives = self.client_rng.up_to(habits.patience);
             self.vanish_later(id, lives);
@@ -315,8 +342,8 @@ impl<A: Algorithm> World<A> {
             ttl *= 3;
         }
         let Some(tenure) = self.client(id).tenure() else { return self.idle(id) };
-        if habits.stand_permille > 0 && held {
-            let draws = self.client_rng.chance(habits.stand_permille);
+        if habits.durable_permille > 0 && held {
+            let draws = self.client_rng.chance(habits.durable_permille);
             if self.client(id).stands || draws {
                 self.set_end(id, node, habits, now);
                 return self.plan_renewal(id);
@@ -326,15 +353,20 @@ impl<A: Algorithm> World<A> {
         self.plan_renewal(id);
     }
 
-    /// S6: gives up the belief beyond the new end, then sets it. While the last operation has no
+    /// How long a durable lease is to last.
+    fn lasting(&mut self, habits: Habits) -> Lasts {
+        let longest = self.setup.cell.max_lease().as_duration() * 3;
+        let span = self.client_rng.span((habits.ttl.0, longest));
+        Lasts::from_millis(span.as_millis() as u64).expect("at least 1 ms")
+    }
+
+    /// K10: gives up the belief beyond the new end, then sets it. While the last operation has no
     /// answer, there is no other.
     fn set_end(&mut self, id: u32, node: u16, habits: Habits, now: Instant) {
         if self.client(id).is_standing {
             return;
         }
-        let longest = self.setup.cell.max_lease().as_duration() * 3;
-        let lasts = self.client_rng.span((habits.ttl.0, longest));
-        let lasts = Lasts::until(now.after(lasts), now).expect("not zero");
+        let lasts = self.lasting(habits);
         let rules = self.algorithm.rules();
         let drift = self.setup.cell.drift().with_rules(rules);
         let until = drift.belief_ends_at(now, lasts.capped(Ttl::MAX));
@@ -346,7 +378,7 @@ impl<A: Algorithm> World<A> {
         if is_sooner {
             client.belief = Some(Belief::granted(tenure, until).with_rules(rules));
         }
-        self.ask(id, node, Command::Stand { tenure, lasts });
+        self.ask(id, node, Command::Keep { tenure, lasts });
         if is_sooner {
             self.yield_belief(id);
             let asked = *self.client(id).pending.last().expect("just asked");
@@ -382,7 +414,16 @@ impl<A: Algorithm> World<A> {
         }
         self.checker.released(name, tenure);
         let patience = patience.max(Duration::from_millis(1));
-        self.ask(id, node, Command::Release { tenure, patience });
+        let is_durable = self.client(id).stands;
+        self.ask(
+            id,
+            node,
+            if is_durable {
+                Command::ReleaseDurable { tenure, patience }
+            } else {
+                Command::Release { tenure, patience }
+            },
+        );
     }
 
     /// Replaces the habits of every client, and resets its counts.

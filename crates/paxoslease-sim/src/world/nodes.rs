@@ -75,7 +75,13 @@ impl<A: Algorithm> World<A> {
 
     fn end(&mut self, id: u16, forgotten: bool) {
         let survives = self.rng.chance(500);
+        let queued = self.state(id).durable.len() as u64;
+        // Without durable leases, no random number is drawn.
+        let written = if queued > 0 { self.rng.below(queued + 1) as usize } else { 0 };
         let state = self.state(id);
+        state.write_durable(written);
+        state.durable.clear();
+        state.is_syncing = false;
         state.run += 1;
         state.timer_at = None;
         state.paused_until = None;

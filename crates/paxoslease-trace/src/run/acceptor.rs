@@ -39,10 +39,10 @@ impl Run {
         let frame = input.frame();
         let asked = frame.as_ref().and_then(|(from, frame)| match message_in(frame)? {
             Message::Request(request) => Some((*from, request)),
-            Message::Reply(_) | Message::Hint(_) => None,
+            Message::Reply(_) | Message::Hint(_) | Message::Durable(_) => None,
         });
         let mut own: Vec<(String, Ask)> = Vec::new();
-        if matches!(input, Input::Written { .. }) {
+        if matches!(input, Input::Written { .. } | Input::DurableWritten { .. }) {
             own.extend(self.waiting.iter().cloned());
         }
         own.extend(
@@ -54,6 +54,7 @@ impl Run {
         // The acceptor is healed for names that it lost, and gets unanswered requests again,
         // without a message to any other node.
         names.extend(self.recent().map(|(_, round)| round.name.clone()));
+        names.extend(self.registers.touched().cloned());
         let replies: Vec<Reply<'_>> = replies(outputs).collect();
         let quarantined = self.now < self.quarantine_until;
         report.check(
@@ -128,6 +129,10 @@ impl Run {
                 || self.at(format!("{ask:?} was answered {answer:?}")),
             );
             match answer {
+                Some(answer) if self.registers.concern(name) => {
+                    let live = before.live(self.now);
+                    self.answered_by_register(name, &ask, answer, live, report);
+                }
                 Some(answer) => {
                     report.check(ask.rule(), answer == right, || {
                         self.at(format!("{name}: {ask:?} of {before:?} was answered {answer:?}"))
@@ -155,6 +160,10 @@ impl Run {
             }
         }
         let standing = Name::new(name).ok().and_then(|name| self.core.standing(name));
+        if self.registers.concern(name) || self.is_promised_again(name, before, after) {
+            // A register decides about it, or a change that promises for it.
+            expected.insert(after);
+        }
         if stood || standing.is_some() {
             // Its record lasts until an end that this model does not compute.
             expected.insert(after);
@@ -245,12 +254,15 @@ impl Run {
                 && !self.undone.contains(ballot)
                 && !self.granted.contains(ballot)
         });
-        let ask = |(ballot, round): (&u64, &Round)| match (round.renews, round.ttl) {
-            (Some(tenure), Some(ttl)) => Ask::Renew { tenure, ballot: *ballot, ttl },
-            (_, Some(ttl)) => Ask::Propose { ballot: *ballot, ttl },
-            (_, None) => Ask::Prepare { ballot: *ballot },
+        let asks = |(ballot, round): (&u64, &Round)| match (round.renews, round.ttl) {
+            (Some(tenure), Some(ttl)) => vec![Ask::Renew { tenure, ballot: *ballot, ttl }],
+            (_, ttl) => {
+                // Its answer to the Prepare may be the one that let the Propose begin.
+                let propose = ttl.map(|ttl| Ask::Propose { ballot: *ballot, ttl });
+                [Ask::Prepare { ballot: *ballot }].into_iter().chain(propose).collect()
+            }
         };
-        open.map(ask).collect()
+        open.flat_map(asks).collect()
     }
 
     /// Heals that this node's acceptor may get without any other acceptor.

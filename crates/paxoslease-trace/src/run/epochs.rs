@@ -4,6 +4,8 @@
 //! In such an epoch, and in a cell of one, the trace does not contain the requests to its acceptor:
 //! neither the acceptor nor majorities are judged there. Exclusion and fences are.
 
+use std::collections::BTreeSet;
+
 use paxoslease_core::{Ballot, Instant, Name, Record, Reply};
 
 use super::acceptor::Exchange;
@@ -188,12 +190,18 @@ impl Run {
         self.is_confirmed(round) && (!self.epoch.is_joint() || is_stored())
     }
 
+    /// K7, K13: majorities of both sets.
+    pub(super) fn is_stored_by(&self, nodes: &BTreeSet<u16>) -> bool {
+        let Epoch { old, new, .. } = &self.epoch;
+        is_majority(old, nodes) && (new.is_empty() || is_majority(new, nodes))
+    }
+
     /// The tenure of a Heal that follows this round. In a stable epoch only renewals heal (P5).
     pub(super) fn healed_tenure(&self, ballot: u64, round: &Round) -> Option<u64> {
         round.renews.or_else(|| self.epoch.is_joint().then_some(ballot))
     }
 }
 
-fn is_majority(set: &[u16], nodes: &std::collections::BTreeSet<u16>) -> bool {
+fn is_majority(set: &[u16], nodes: &BTreeSet<u16>) -> bool {
     2 * set.iter().filter(|node| nodes.contains(node)).count() > set.len()
 }

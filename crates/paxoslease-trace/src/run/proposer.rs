@@ -156,6 +156,9 @@ impl Run {
 
     pub(super) fn events(&mut self, outputs: &Outputs, report: &mut Report) {
         for event in &outputs.events {
+            if self.durable_event(event, report) {
+                continue;
+            }
             match *event {
                 Event::Granted { token, tenure, ttl, started_at, .. } => {
                     let ballot = tenure.fence();

@@ -2,13 +2,15 @@
 //! messages, disks, crashes, clean stops, careless clients and changes of the members, all
 //! generated from a seed.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use paxoslease_core::{
-    Acquire, Ballot, Cell, Config, Drift, Event, Holder, Instant, MemberSet, Name, NodeId, Record,
-    Renew, Rng, Rules, Sets, Shard as Core, SnapshotLease, Start, Tenure, Token, Ttl,
+    Acquire, Ballot, Cell, Config, Drift, DurableRegister, DurableWrite, Event, Holder, Instant,
+    Label, Lasts, MemberSet, Name, NodeId, Record, Renew, Rng, Rules, Sets, Shard as Core,
+    SnapshotLease, Start, Tenure, Token, Ttl,
 };
 
 use paxoslease_wire::{FrameReader, FrameWriter};
@@ -54,6 +56,8 @@ pub(crate) enum Fault {
     EpochIsLost,
     /// The change of the members ends without the wait of C6.
     EndIsEarly,
+    /// A start forgets the registers of durable names.
+    RegistersAreLost,
 }
 
 /// Who the members of a world are.
@@ -76,6 +80,9 @@ struct Machine {
     old_record: Option<Record>,
     writing: Option<(u64, Record)>,
     snapshot: Option<Snapshot>,
+    /// The registers on disk, and the writes that have not reached it.
+    registers: BTreeMap<String, DurableRegister>,
+    queued: VecDeque<(u64, DurableWrite)>,
     starts: u64,
     /// W2: the place of its configuration in the list of all, and the ballot ceiling with it.
     epoch: usize,
@@ -92,6 +99,7 @@ type Snapshot = (usize, Vec<(String, Tenure, Ttl, bool)>);
 struct Held {
     name: usize,
     tenure: Tenure,
+    is_durable: bool,
 }
 
 struct Packet {
@@ -107,6 +115,28 @@ struct Asked {
     at: usize,
     name: usize,
     token: Token,
+    is_durable: bool,
+}
+
+impl Machine {
+    /// The first of the writes that wait reach the disk. Returns the last of these.
+    fn write(&mut self, count: usize) -> Option<u64> {
+        let mut last = None;
+        for (sequence, write) in self.queued.drain(..count) {
+            match write {
+                DurableWrite::Register(register) => {
+                    drop(self.registers.insert(register.name().to_string(), register));
+                }
+                DurableWrite::Forget(label) => {
+                    drop(self.registers.remove(label.name().as_str()));
+                }
+                DurableWrite::Clear => self.registers.clear(),
+                DurableWrite::Tick => {}
+            }
+            last = Some(sequence);
+        }
+        last
+    }
 }
 
 pub(crate) struct World {
@@ -116,6 +146,8 @@ pub(crate) struct World {
     rules: Rules,
     fault: Fault,
     is_patient: bool,
+    /// Whether some clients ask for durable leases.
+    has_durable: bool,
     now: u64,
     machines: Vec<Machine>,
     network: Vec<Packet>,
@@ -144,6 +176,8 @@ impl World {
             old_record: None,
             writing: None,
             snapshot: None,
+            registers: BTreeMap::new(),
+            queued: VecDeque::new(),
             starts: 0,
             epoch: 0,
             ceiling_min: 0,
@@ -156,6 +190,7 @@ impl World {
             rules,
             fault,
             is_patient: seed % 2 == 1,
+            has_durable: seed % 4 > 1,
             now: 1_000 * MS,
             machines: nodes.into_iter().enumerate().map(machine).collect(),
             network: Vec::new(),
@@ -223,11 +258,17 @@ impl World {
         let memory = Memory::default();
         self.traces.push((format!("{}.{}", machine.id, machine.starts), memory.clone()));
         let header = Header::new(&config, 0, now, machine.ppm, start_state);
-        machine.shard = Some(TracedShard::new(core, header, Sink::new(Box::new(memory))));
+        let mut shard = TracedShard::new(core, header, Sink::new(Box::new(memory)));
+        let is_lost = self.fault == Fault::RegistersAreLost;
+        for register in machine.registers.values().filter(|_| !is_lost) {
+            shard.restore_durable(now, register.clone());
+        }
+        machine.shard = Some(shard);
         self.collect(at);
     }
 
     fn crash(&mut self, at: usize) {
+        self.lose_writes(at);
         let machine = &mut self.machines[at];
         (machine.shard, machine.writing) = (None, None);
         if self.fault == Fault::RecordIsLost {
@@ -235,7 +276,16 @@ impl World {
         }
     }
 
+    /// Any number of the first writes survive the end of a process.
+    fn lose_writes(&mut self, at: usize) {
+        let count = self.draw(self.machines[at].queued.len() as u64 + 1) as usize;
+        let machine = &mut self.machines[at];
+        machine.write(count);
+        machine.queued.clear();
+    }
+
     fn stop(&mut self, at: usize) {
+        self.lose_writes(at);
         let now = self.clock(at);
         let machine = &mut self.machines[at];
         let Some(shard) = machine.shard.take() else { return };
@@ -279,13 +329,16 @@ impl World {
         match event {
             Event::Granted { token, tenure, .. } => {
                 if let Some(found) = self.asked.iter().position(|asked| asked.token == token) {
-                    let name = self.asked.remove(found).name;
-                    self.held.push(Held { name, tenure });
+                    let Asked { name, is_durable, .. } = self.asked.remove(found);
+                    self.held.push(Held { name, tenure, is_durable });
                 }
             }
             Event::Persist(record) => {
                 let delay = self.draw(6) * MS;
                 self.machines[at].writing = Some((self.now + delay, record));
+            }
+            Event::Durable { sequence, write } => {
+                self.machines[at].queued.push_back((sequence, *write));
             }
             _ => {}
         }
@@ -307,6 +360,15 @@ impl World {
                 machine.writing = None;
                 shard.record_written(now, record);
             }
+            let queued = self.machines[at].queued.len() as u64;
+            if queued > 0 && self.draw(3) == 0 {
+                let count = 1 + self.draw(queued) as usize;
+                let machine = &mut self.machines[at];
+                if let (Some(last), Some(shard)) = (machine.write(count), &mut machine.shard) {
+                    shard.durable_written(now, last);
+                }
+            }
+            let machine = &mut self.machines[at];
             // A process that wakes up late receives late answers first.
             let is_slow = self.is_patient && (self.now / (100 * MS) + at as u64).is_multiple_of(2);
             if !is_slow && let Some(shard) = &mut machine.shard {
@@ -419,15 +481,30 @@ impl World {
         let Some(shard) = &mut self.machines[at].shard else { return };
         let named = |name: usize| Name::new(NAMES[name]).expect("a name");
         // A full shard or too long a ttl is refused, and the trace contains that.
+        let lasts = Lasts::from_millis(ttl.as_millis() as u64 * 3).expect("not zero");
         match (kind, held) {
             (0..=20, _) => {
                 let (holder, name_text) = (Holder::new("me").expect("short"), named(name));
-                let _refused =
-                    shard.acquire(now, Acquire { token, name: name_text, holder, ttl, wait });
-                self.asked.push(Asked { at, name, token });
+                let acquire = Acquire { token, name: name_text, holder, ttl, wait };
+                let is_durable = self.has_durable && forgets;
+                let _refused = if is_durable {
+                    shard.acquire_durable(now, acquire, lasts)
+                } else {
+                    shard.acquire(now, acquire)
+                };
+                self.asked.push(Asked { at, name, token, is_durable });
+            }
+            (21..=30, Some(held)) if self.held[held].is_durable => {
+                let Held { name, tenure, .. } = self.held[held];
+                let label = Label::new(named(name), Holder::NONE);
+                let _refused = shard.keep(now, token, label, tenure, lasts);
+            }
+            (39..=42, Some(held)) if self.held[held].is_durable => {
+                let Held { name, tenure, .. } = self.held.swap_remove(held);
+                let _refused = shard.release_durable(now, token, named(name), tenure, ttl);
             }
             (21..=38, Some(held)) => {
-                let Held { name, tenure } = self.held[held];
+                let Held { name, tenure, .. } = self.held[held];
                 let ttl = if kind == 21 { ttl * 4 } else { ttl };
                 let (name_text, holder) = (named(name), Holder::NONE);
                 let renew = Renew { token, name: name_text, holder, tenure, ttl };
@@ -438,7 +515,7 @@ impl World {
                 }
             }
             (39..=42, Some(held)) => {
-                let Held { name, tenure } = self.held.swap_remove(held);
+                let Held { name, tenure, .. } = self.held.swap_remove(held);
                 let _refused = shard.release(now, token, named(name), tenure, ttl);
             }
             (43..=44, Some(held)) if forgets => drop(self.held.swap_remove(held)),

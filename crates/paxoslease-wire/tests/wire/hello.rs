@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use crate::samples::{cell, encoded, hello, node, ours};
-use paxoslease_core::{Birth, Drift};
+use paxoslease_core::{Birth, Drift, Durability};
 use paxoslease_wire::{
     CellName, ClientAddress, Farewell, FrameKind, Hello, ListUse, Refused, ShardId,
 };
 use proptest::prelude::*;
+use proptest::sample::select;
 
 #[test]
 fn a_farewell_says_why_in_bounded_text() {
@@ -95,6 +96,7 @@ proptest! {
         birth in any::<u64>(),
         epoch in any::<u32>(),
         clients in "[a-z.:0-9]{0,255}",
+        durable_leases in select(vec![Durability::Disk, Durability::Volatile, Durability::Refused]),
     ) {
         let members: Vec<u16> = members.into_iter().collect();
         let hello = Hello {
@@ -108,6 +110,7 @@ proptest! {
             birth: Birth(birth),
             epoch,
             clients: ClientAddress::new(&clients).expect("in bounds"),
+            durable_leases,
         };
         let frame = encoded(&hello);
         prop_assert_eq!(FrameKind::of(&frame), Ok(FrameKind::Hello));

@@ -31,7 +31,7 @@ fn messages() -> Vec<MembershipMessage> {
         quarantine_left: Duration::from_millis(5),
         longest: Ttl::from_millis(15_000),
         in_epoch_for: Some(Duration::from_millis(1234)),
-        standing_leases_left: 3,
+        registers_left: 3,
         reaches: vec![node(1), node(512)],
     };
     let blank = PeerState {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use paxoslease_core::{
-    Ballot, Birth, Cell, Drift, Hint, Holder, Lasts, Message, Name, NodeId, Reply, Request, Seen,
-    Standing, Tenure, Ttl,
+    Ballot, Birth, Cell, Drift, Durability, DurableMessage, Hint, Holder, Lasts, Message, Name,
+    NodeId, Reply, Request, Seen, SentRegister, SentValue, Standing, StoreRefusal, Tenure, Ttl,
 };
 use paxoslease_wire::{
     CellName, ClientAddress, DecodeError, FrameReader, FrameWriter, Hello, ListUse, ShardId,
@@ -12,7 +12,7 @@ use paxoslease_wire::{
 use proptest::prelude::*;
 
 /// The number of message shapes. A reply with a lease is another shape than one without.
-pub(crate) const SHAPES: u8 = 26;
+pub(crate) const SHAPES: u8 = 40;
 
 /// The fields of a message. Each shape uses those that it needs.
 #[derive(Clone, Debug)]
@@ -87,6 +87,35 @@ impl Parts {
                 is_dated: self.shape == 25,
             }),
             24 => Message::Hint(Hint::Note { name, text: holder }),
+            _ => Message::Durable(self.durable(name, holder, lasts)),
+        }
+    }
+
+    fn durable<'a>(&self, name: Name<'a>, holder: Holder<'a>, lasts: Lasts) -> DurableMessage<'a> {
+        let ballot = Ballot::from_u64(self.ballot).expect("in bounds");
+        let by = Ballot::from_u64(self.other).expect("in bounds");
+        let tenure = Tenure::from_fence(self.fence).expect("in bounds");
+        let fence = Tenure::of(by).unwrap_or(tenure);
+        let held = SentValue::Held { tenure, fence, lasts: Some(lasts) };
+        let over = SentValue::Held { tenure, fence, lasts: None };
+        let free = SentValue::Free { tenure, fence, by };
+        let stored = |value| Some(SentRegister { ballot: by, value, holder });
+        let promise = |lease, register| DurableMessage::Promise { ballot, lease, register };
+        match self.shape {
+            26 => DurableMessage::Prepare { name, ballot },
+            27 => DurableMessage::Store { name, holder, ballot, value: held },
+            28 => DurableMessage::Store { name, holder, ballot, value: free },
+            29 => DurableMessage::All { name, ballot },
+            30 => promise(None, None),
+            31 => promise(Some(tenure), None),
+            32 => promise(None, stored(held)),
+            33 => promise(Some(fence), stored(over)),
+            34 => promise(None, stored(free)),
+            35 => DurableMessage::Stored { ballot },
+            36 => DurableMessage::Reject { ballot, promised: by },
+            37 => DurableMessage::Refused { ballot, why: StoreRefusal::NoDisk },
+            38 => DurableMessage::Refused { ballot, why: StoreRefusal::NoRoom },
+            39 => DurableMessage::IsDurable { ballot },
             _ => unreachable!("below SHAPES"),
         }
     }
@@ -172,6 +201,7 @@ pub(crate) fn hello() -> Hello<'static> {
         birth: Birth::UNKNOWN,
         epoch: 0,
         clients: ClientAddress::new("").expect("in bounds"),
+        durable_leases: Durability::Disk,
     }
 }
 
@@ -186,9 +216,9 @@ pub(crate) fn encoded(hello: &Hello<'_>) -> Vec<u8> {
     out
 }
 
-/// CRC-32, computed bit by bit.
+/// CRC-32C, computed bit by bit.
 pub(crate) fn crc(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| {
-        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ ((crc & 1) * 0xedb8_8320))
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ ((crc & 1) * 0x82f6_3b78))
     })
 }

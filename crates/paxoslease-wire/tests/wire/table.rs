@@ -1,5 +1,6 @@
 //! Bytes and what they decode to, as text in `bytes.txt`: a kind, and bytes in hexadecimal digits
-//! or between quotes. `"x"*5` repeats, and `crc` is the checksum of all bytes before it.
+//! or between quotes. `"x"*5` repeats, and `crc` is the checksum of all bytes before it. In a file of
+//! durable leases, `sum` is that of the header's checksum and the bytes since the last checksum.
 //!
 //! What decodes must encode to the same bytes again, so the table pins the bytes of version 1 in
 //! both directions. A change of an old line there is a new version of the protocol, or a file that
@@ -9,11 +10,12 @@ use std::fmt::{Debug, Display};
 use std::path::Path;
 
 use crate::samples::{crc, encoded, frame_in, frame_with, node, ours};
-use paxoslease_core::{Message, SnapshotLease};
+use crate::stable::BIRTH;
+use paxoslease_core::{DurableRegister, Message, SnapshotLease};
 use paxoslease_wire::resp::{Request, Value};
 use paxoslease_wire::{
-    Farewell, FrameReader, Heartbeat, Hello, SnapshotReader, SnapshotWriter, VERSION,
-    decode_record, encode_record, split_frame,
+    DurableRecord, Farewell, FrameReader, Heartbeat, Hello, SnapshotReader, SnapshotWriter,
+    VERSION, decode_record, encode_record, read_durable, split_frame,
 };
 
 use paxoslease_rig::check_transcript;
@@ -33,6 +35,7 @@ fn bytes_decode_as_the_table_says() {
             "heartbeat" => heartbeat(&bytes),
             "record" => record(&bytes),
             "snapshot" => snapshot(&bytes),
+            "durable" => durable(&bytes),
             "request" => request(&bytes),
             "value" => value(&bytes),
             _ => panic!("unknown kind: {line}"),
@@ -42,6 +45,7 @@ fn bytes_decode_as_the_table_says() {
 
 fn bytes(mut text: &str) -> Vec<u8> {
     let mut out = Vec::new();
+    let mut summed = 0;
     while !text.is_empty() {
         let part = if let Some(quoted) = text.strip_prefix('"') {
             let (inside, rest) = quoted.split_once('"').expect("a second quote");
@@ -49,7 +53,13 @@ fn bytes(mut text: &str) -> Vec<u8> {
             inside.replace("\\r", "\r").replace("\\n", "\n").into_bytes()
         } else if let Some(rest) = text.strip_prefix("crc") {
             text = rest;
+            summed = out.len() + 4;
             crc(&out).to_le_bytes().to_vec()
+        } else if let Some(rest) = text.strip_prefix("sum") {
+            text = rest;
+            let sum = crc(&[&out[23..27], &out[summed..]].concat());
+            summed = out.len() + 4;
+            sum.to_le_bytes().to_vec()
         } else {
             let (digits, rest) = text.split_at(text.find([' ', '*']).unwrap_or(text.len()));
             text = rest;
@@ -107,12 +117,13 @@ fn hello(bytes: &[u8]) -> String {
         Ok(()) => "accepted".to_owned(),
         Err(refused) => format!("refused: {refused}"),
     };
-    let Hello { version, cell_name, cell, list, node, boot, shard, birth, epoch, clients } = hello;
+    let Hello { version, cell_name, cell, list, node, boot, shard, birth, epoch, .. } = hello;
+    let Hello { clients, durable_leases, .. } = hello;
     let (members, drift) = (cell.members(), cell.drift());
     format!(
         "version {version}, cell {cell_name}, members {members:?}, max_lease {}, drift {} ppm and {:?}
          node {node}, boot {boot:#x}, {shard:?}
-         {list:?}, {birth:?}, epoch {epoch}, clients {clients:?}
+         {list:?}, {birth:?}, epoch {epoch}, clients {clients:?}, durable leases on {durable_leases}
          {differs}
          {answer}",
         cell.max_lease(),
@@ -158,6 +169,19 @@ fn snapshot(bytes: &[u8]) -> String {
         assert_eq!(out, bytes);
         format!("ceiling {ceiling}, epoch {epoch}, {leases:?}")
     })
+}
+
+fn durable(bytes: &[u8]) -> String {
+    let mut shown = String::new();
+    let read = read_durable(node(2), BIRTH, bytes, |record| match record {
+        DurableRecord::Register(register) => {
+            let DurableRegister { label, ballot, value } = register.decode();
+            shown += &format!("{:?}, {:?}, {ballot}: {value:?}\n", label.name(), label.holder());
+        }
+        other => shown += &format!("{other:?}\n"),
+    });
+    let read = read.map(|end| format!("{shown}{end:?}"));
+    read.unwrap_or_else(refused)
 }
 
 fn request(bytes: &[u8]) -> String {

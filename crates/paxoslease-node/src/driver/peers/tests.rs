@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use paxoslease_core::{Acquire, Config, Drift, Holder, Name, Shard, Start, Token, Ttl};
+use paxoslease_core::{Acquire, Config, Drift, Durability, Holder, Name, Shard, Start, Token, Ttl};
 use paxoslease_wire::Heartbeat;
 use tracing::span;
 
@@ -24,6 +24,7 @@ fn identity(id: u16, cell_name: &str) -> Identity {
     let cell = Cell::new(&[1, 2, 3].map(node), Ttl::MAX, Drift::NONE).expect("valid");
     Identity {
         cell_name: cell_name.to_owned(),
+        durable_leases: Durability::Disk,
         settings: cell,
         list: ListUse::Fixed,
         cell,

@@ -17,7 +17,8 @@ fn voted(birth: Birth, number: u64) -> StableRecord {
     let promised = Some(DecisionNumber { counter: number, node: node(1), birth });
     let vote = Vote { promised, accepted: None };
     let ceilings = record(number, 100);
-    StableRecord { birth, ceilings, configuration: Some(founded(vote)) }
+    let configuration = Some(founded(vote));
+    StableRecord { birth, ceilings, configuration, has_durable: false }
 }
 
 /// What the disk confirmed to processes, one after the other.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::super::disk::Fill;
+use super::super::log::Log;
 use super::*;
 
 /// Shows each record before it writes it, and waits for the verdict of the test.
@@ -35,6 +36,9 @@ impl Disk for Gate {
     }
     fn path(&self, file: DataFile) -> PathBuf {
         self.inner.path(file)
+    }
+    fn log(&self) -> io::Result<Box<dyn Log>> {
+        self.inner.log()
     }
 }
 

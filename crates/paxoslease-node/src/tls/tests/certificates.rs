@@ -10,7 +10,7 @@ use paxoslease_tls::rcgen::{
 };
 
 use super::*;
-use crate::board::{Board, ShardStatus};
+use crate::board::{Board, Disk, ShardStatus};
 use crate::config::Config;
 use crate::driver::tests::published;
 use crate::tls::{CurrentTls, TlsError};
@@ -187,7 +187,7 @@ fn the_end_of_the_current_certificate_is_published() {
     let settings = Config::new("test", 1).peer(1, "127.0.0.1:1").ephemeral().settings();
     let settings = settings.expect("valid");
     let end_of = |tls: &CurrentTls| {
-        let board = Board::new(&settings, true, Box::new(|| None), tls.clone());
+        let board = Board::new(&settings, true, Disk::default(), tls.clone());
         let all = published(|| board.show(Default::default(), 0, ShardStatus::default()));
         all.get("paxoslease_certificate_not_after_seconds").map(|value| *value as u64)
     };

@@ -19,7 +19,7 @@ impl Process for PaperNode {
                 self.on_response(now, from, response);
                 self.settle(now, None);
             }
-            Message::Hint(_) => {}
+            Message::Hint(_) | Message::Durable(_) => {}
         }
     }
 
@@ -82,7 +82,9 @@ impl Process for PaperNode {
                 self.release(now, name, tenure);
                 self.out.answer(token, Answer::Released);
             }
-            Command::Stand { .. } => self.out.answer(token, Answer::NoQuorum),
+            Command::AcquireDurable { .. }
+            | Command::Keep { .. }
+            | Command::ReleaseDurable { .. } => self.out.answer(token, Answer::NoQuorum),
             Command::Abandon => {
                 let resource = self.resource(name.as_str());
                 resource.waiting.retain(|pending| pending.token != token);
