@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease_node::front::{Answer, Instant, Label, Lasts, Permits, Request, ShardHandle};
+use paxoslease_node::front::{Answer, Instant, Label, Permits, Request, ShardHandle};
 use slab::Slab;
 
 use super::redis::{KeyList, OperationId};
 use crate::audit::Entry;
+use crate::durable::DurableRequest;
 use crate::quota::{Claim, Renewal};
 
 /// The number of a request.
@@ -26,8 +27,8 @@ pub(super) struct PendingRequest {
     pub(super) notify: Option<Box<Notify>>,
     /// The list of keys that a page of leases belongs to.
     pub(super) keys: Option<Box<KeyList>>,
-    /// How long a standing lease lasts that is to be acquired, or whose end is to be set.
-    pub(super) lasts: Option<Lasts>,
+    /// Set if it asks for a durable lease, or sets its end.
+    pub(super) durable: Option<DurableRequest>,
     /// The claim of an acquire with a token that has a quota.
     pub(super) claim: Option<Claim>,
     /// A renewal with such a token.
@@ -149,7 +150,8 @@ impl PendingRequests {
         ask.claim.take().into_iter().for_each(Claim::give_back);
         match &ask.label {
             Some(label) => {
-                shard.ask(id as u64, Request::Release { lease: label.name().into(), fence });
+                let (lease, is_durable) = (label.name().into(), ask.durable.is_some());
+                shard.ask(id as u64, Request::Release { lease, fence, is_durable });
             }
             None => self.remove(id),
         }
