@@ -19,8 +19,14 @@ const STEPS_MAX: usize = 512;
 const NAMES: [&str; 4] = ["a", "jobs/nightly", "jobs/hourly", LONG];
 /// Longer than an entry stores inline.
 const LONG: &str = "a name that is far too long to be kept in place, and so has to go to the heap";
-const LIMITS: Limits =
-    Limits { entries_max: 3, text_bytes_max: 256, rounds_max: 6, waiters_max: 5, deferred_max: 4 };
+const LIMITS: Limits = Limits {
+    entries_max: 3,
+    text_bytes_max: 256,
+    rounds_max: 6,
+    waiters_max: 5,
+    deferred_max: 4,
+    registers_max: 2,
+};
 /// The most messages and events that one call may cause. A release informs every waiter, and a
 /// completed write answers every request that waited for it.
 const OUTPUTS_MAX: usize = 256;

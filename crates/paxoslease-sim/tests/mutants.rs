@@ -151,3 +151,13 @@ fn clocks_beyond_the_drift_bound_cause_violations() {
     // The checks can fail for clocks too: this one drifts three times as much as the cell allows.
     assert!(has_two_holders(&expiry(Rules::ALL, -3 * PPM)));
 }
+
+#[test]
+fn durable_leases_without_a_rule_are_caught() {
+    must_be_caught(&[
+        Rule::HeldRefusesPropose,
+        Rule::StoreObeysPromise,
+        Rule::DropNeedsMajority,
+        Rule::EndIsDurable,
+    ]);
+}
