@@ -234,7 +234,11 @@ impl Session {
             let _not_a_key = keys.place(key);
         }
         let owned = |args: &[&[u8]]| args.iter().map(|arg| arg.to_vec()).collect();
+        let pattern = script.pattern().map(<[u8]>::to_vec);
         let program = Program::Script { script, keys: owned(named), args: owned(rest) };
+        if let Some(pattern) = pattern {
+            return self.list_for_script(turn, &pattern, program, keys);
+        }
         self.operate(turn, program, keys, First::LookHere)?;
         Ok(())
     }

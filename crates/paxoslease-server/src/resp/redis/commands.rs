@@ -173,6 +173,12 @@ impl Keys {
                 self.database = index.ok_or_else(|| error("ERR DB index is out of range"))?;
                 Ok(Reply::Status(b"OK".to_vec()))
             }
+            ("keys", [pattern]) => match &self.listed {
+                Some((known, listed)) if known == pattern && self.is_own_database() => {
+                    Ok(Reply::Array(listed.iter().cloned().map(Reply::Bulk).collect()))
+                }
+                _ => Err(error("ERR a script lists keys of its own database by a literal pattern")),
+            },
             ("publish", [channel, message]) => {
                 self.publish(channel, message)?;
                 Ok(Reply::Integer(0))

@@ -126,6 +126,8 @@ pub(in super::super) struct Keys {
     pub(super) published: Vec<(Vec<u8>, Vec<u8>)>,
     /// The key that a SET with NX found to be held.
     pub(super) denied: Option<Vec<u8>>,
+    /// The keys that a script lists, with their pattern.
+    pub(super) listed: Option<(Vec<u8>, Vec<Vec<u8>>)>,
     /// Whether commands for test suites are permitted.
     pub(super) is_testing: bool,
     /// Whether a script is evaluated, whose lists are signals.
@@ -144,10 +146,16 @@ impl Keys {
             places: BTreeMap::new(),
             published: Vec::new(),
             denied: None,
+            listed: None,
             is_testing,
             is_script: false,
             max: KEYS_MAX,
         }
+    }
+
+    /// Whether a script has chosen no other database.
+    pub(super) fn is_own_database(&self) -> bool {
+        self.database == self.own_database
     }
 
     /// The place of a key, which is added if it is new.

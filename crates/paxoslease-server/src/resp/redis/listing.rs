@@ -1,4 +1,4 @@
-//! KEYS, SCAN, DBSIZE and FLUSHDB: lists of the leases that this node has seen, page by page.
+//! KEYS, SCAN, DBSIZE and FLUSHDB, and KEYS in scripts: lists of the leases that this node has seen, page by page.
 
 use paxoslease_node::front::{Answer, Cursor, LiveLease, PageMax, Request as LeaseRequest};
 
@@ -9,7 +9,7 @@ use super::super::session::Session;
 use super::super::{Deferred, Turn};
 use super::Outcome;
 use super::glob::Glob;
-use super::keys::{Keys, key_of, prefix};
+use super::keys::{Keys, SCRIPT_KEYS_MAX, key_of, prefix};
 use super::operation::put_reply;
 use super::program::{First, Program};
 use super::script::Reply;
@@ -34,6 +34,7 @@ enum Purpose {
     Keys,
     Count,
     Flush,
+    Script,
 }
 
 /// A list of keys that is being made.
@@ -48,6 +49,8 @@ pub(in super::super) struct KeyList {
     /// Their bytes, with [`KEY_BYTES`] for each.
     bytes: usize,
     count: i64,
+    /// The script that needs them.
+    script: Option<(Program, Keys)>,
 }
 
 /// A page of leases, or what is left of it.
@@ -71,7 +74,7 @@ impl KeyList {
             match self.purpose {
                 Purpose::Count => {}
                 Purpose::Flush => self.found.push(name.as_bytes().to_vec()),
-                Purpose::Scan | Purpose::Keys => {
+                Purpose::Scan | Purpose::Keys | Purpose::Script => {
                     self.bytes += key.len() + KEY_BYTES;
                     self.found.push(key.as_bytes().to_vec());
                 }
@@ -85,6 +88,7 @@ impl KeyList {
         match self.purpose {
             Purpose::Scan => true,
             Purpose::Keys => self.bytes > FOUND_BYTES_MAX,
+            Purpose::Script => self.found.len() > SCRIPT_KEYS_MAX,
             Purpose::Flush => self.found.len() >= FLUSHED_MAX,
             Purpose::Count => false,
         }
@@ -97,16 +101,32 @@ impl Session {
         turn: &mut Turn<'_, '_>,
         pattern: &'a [u8],
     ) -> Outcome<'a> {
-        self.list_for(turn, Purpose::Keys, pattern, Some(self.database), Cursor::START, COUNT_MAX)
+        let list = self.key_list(turn, Purpose::Keys, pattern, Some(self.database))?;
+        self.begin_list(turn, list, Cursor::START, COUNT_MAX)
+    }
+
+    /// Runs a script once the keys are known that it lists.
+    pub(super) fn list_for_script(
+        &mut self,
+        turn: &mut Turn<'_, '_>,
+        pattern: &[u8],
+        script: Program,
+        keys: Keys,
+    ) -> Outcome<'static> {
+        let mut list = self.key_list(turn, Purpose::Script, pattern, Some(self.database))?;
+        list.script = Some((script, keys));
+        self.begin_list(turn, list, Cursor::START, COUNT_MAX)
     }
 
     pub(super) fn count_keys(&mut self, turn: &mut Turn<'_, '_>) -> Outcome<'static> {
-        self.list_for(turn, Purpose::Count, b"*", Some(self.database), Cursor::START, COUNT_MAX)
+        let list = self.key_list(turn, Purpose::Count, b"*", Some(self.database))?;
+        self.begin_list(turn, list, Cursor::START, COUNT_MAX)
     }
 
     pub(super) fn flush_keys(&mut self, turn: &mut Turn<'_, '_>, is_all: bool) -> Outcome<'static> {
         let database = (!is_all).then_some(self.database);
-        self.list_for(turn, Purpose::Flush, b"*", database, Cursor::START, COUNT_MAX)
+        let list = self.key_list(turn, Purpose::Flush, b"*", database)?;
+        self.begin_list(turn, list, Cursor::START, COUNT_MAX)
     }
 
     pub(super) fn scan<'a>(&mut self, turn: &mut Turn<'_, '_>, args: &[&'a [u8]]) -> Outcome<'a> {
@@ -130,27 +150,43 @@ impl Session {
                 _ => return Err(ReplyError::Redis("ERR syntax error".to_owned())),
             }
         }
-        self.list_for(turn, Purpose::Scan, pattern, Some(self.database), cursor, count)
+        let list = self.key_list(turn, Purpose::Scan, pattern, Some(self.database))?;
+        self.begin_list(turn, list, cursor, count)
     }
 
-    fn list_for<'a>(
-        &mut self,
+    /// An empty list, if the client may read any of the keys.
+    fn key_list(
+        &self,
         turn: &mut Turn<'_, '_>,
         purpose: Purpose,
         pattern: &[u8],
         database: Option<u8>,
-        cursor: Cursor,
-        count: u32,
-    ) -> Outcome<'a> {
+    ) -> Result<KeyList, ReplyError<'static>> {
         let pattern = Glob::new(pattern).map_err(ReplyError::Glob)?;
         let literal = String::from_utf8_lossy(pattern.literal_prefix()).into_owned();
         let prefix = database.map(prefix).unwrap_or_default() + &literal;
         if let Ok(readable) = format!("{prefix}*").parse::<NamePattern>() {
             self.admit_read(turn, &readable)?;
         }
-        let prefix = prefix.into_boxed_str();
-        let found = Vec::new();
-        let list = KeyList { purpose, pattern, database, prefix, found, bytes: 0, count: 0 };
+        Ok(KeyList {
+            purpose,
+            pattern,
+            database,
+            prefix: prefix.into_boxed_str(),
+            found: Vec::new(),
+            bytes: 0,
+            count: 0,
+            script: None,
+        })
+    }
+
+    fn begin_list(
+        &mut self,
+        turn: &mut Turn<'_, '_>,
+        list: KeyList,
+        cursor: Cursor,
+        count: u32,
+    ) -> Outcome<'static> {
         let ask = self.ask(turn, None, None)?;
         self.listing = Some(ask);
         self.ask_page(turn, ask, &list, cursor, count);
@@ -210,13 +246,27 @@ impl Session {
         turn.common.pending.remove(ask);
         self.end_listing(turn, ask);
         let is_full = list.is_full();
-        let KeyList { purpose, mut found, count, .. } = *list;
+        let KeyList { purpose, pattern, mut found, count, script, .. } = *list;
         let reply = match purpose {
             Purpose::Flush if !found.is_empty() => {
                 found.truncate(FLUSHED_MAX);
                 return self.flush_found(turn, command, found);
             }
             Purpose::Flush => Reply::Status(b"OK".to_vec()),
+            Purpose::Script if is_full => {
+                let text = format!("ERR a script lists at most {SCRIPT_KEYS_MAX} keys");
+                Reply::Error(text.into_bytes())
+            }
+            Purpose::Script => {
+                let (program, mut keys) = script.expect("such a list is made for a script");
+                for key in &found {
+                    // Later commands on them come after the script.
+                    let _too_many = keys.place(key);
+                }
+                keys.listed = Some((pattern.as_bytes().to_vec(), found));
+                self.operate_for(turn, command, program, keys, First::LookHere);
+                return;
+            }
             Purpose::Count => Reply::Integer(count),
             Purpose::Keys if is_full => {
                 let text = "ERR the keys that match have more than 64 KiB; use SCAN";

@@ -20,9 +20,9 @@ use parse::Block;
 pub(super) const TEXT_STEPS: usize = 8;
 
 /// The commands that a script may call.
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "get", "mget", "exists", "ttl", "pttl", "set", "setnx", "setex", "psetex", "del", "unlink",
-    "expire", "pexpire", "persist", "publish", "lpush", "rpush", "ltrim", "select",
+    "expire", "pexpire", "persist", "publish", "lpush", "rpush", "ltrim", "select", "keys",
 ];
 
 /// A script that was understood.
@@ -31,6 +31,8 @@ pub(super) struct Script {
     block: Block,
     /// The count of its locals, with KEYS and ARGV.
     locals: usize,
+    /// The pattern of its calls of `keys`.
+    pattern: Option<Vec<u8>>,
 }
 
 /// Why a text is not understood.
@@ -74,8 +76,12 @@ pub(super) trait Store {
 
 impl Script {
     pub(super) fn parse(text: &[u8]) -> Result<Self, NotUnderstood> {
-        let (block, locals) = parse::parse(text)?;
-        Ok(Self { block, locals })
+        parse::parse(text)
+    }
+
+    /// The pattern of the keys that it lists: the store must have them when the script is run.
+    pub(super) fn pattern(&self) -> Option<&[u8]> {
+        self.pattern.as_deref()
     }
 
     pub(super) fn run(&self, keys: &[&[u8]], args: &[&[u8]], store: &mut dyn Store) -> Run {

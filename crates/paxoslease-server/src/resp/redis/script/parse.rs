@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::NotUnderstood;
 use super::library::LIBRARY;
 use super::token::{Token, tokens};
 use super::value::Value;
+use super::{NotUnderstood, Script};
 
 /// Blocks in blocks.
 const BLOCKS_MAX: usize = 16;
@@ -114,17 +114,21 @@ pub(super) enum Binary {
     Modulo,
 }
 
-/// The statements of a text, and the count of its locals.
-pub(super) fn parse(text: &[u8]) -> Result<(Block, usize), NotUnderstood> {
-    let scope = vec![("KEYS", 0), ("ARGV", 1)];
-    let tokens = tokens(text)?;
-    let mut parser = Parser { tokens, at: 0, locals: scope.len(), scope, blocks: 0, nodes: 0 };
+pub(super) fn parse(text: &[u8]) -> Result<Script, NotUnderstood> {
+    let mut parser = Parser {
+        tokens: tokens(text)?,
+        at: 0,
+        scope: vec![("KEYS", 0), ("ARGV", 1)],
+        locals: 2,
+        blocks: 0,
+        nodes: 0,
+        pattern: None,
+    };
     let block = parser.block()?;
     if parser.at < parser.tokens.len() {
-        Err(parser.unexpected())
-    } else {
-        Ok((block, parser.locals))
+        return Err(parser.unexpected());
     }
+    Ok(Script { block, locals: parser.locals, pattern: parser.pattern })
 }
 
 struct Parser<'a> {
@@ -137,6 +141,8 @@ struct Parser<'a> {
     blocks: usize,
     /// Nodes of this expression so far.
     nodes: usize,
+    /// The pattern of calls of `keys`.
+    pattern: Option<Vec<u8>>,
 }
 
 impl<'a> Parser<'a> {
@@ -407,7 +413,9 @@ impl<'a> Parser<'a> {
                 let key = Expr::Literal(Value::from(self.name()?));
                 found = Expr::Index(Box::new([found, key]));
             } else if self.accept("(") {
-                found = Expr::Call(Box::new(found), self.arguments()?);
+                let args = self.arguments()?;
+                self.note_pattern(&args)?;
+                found = Expr::Call(Box::new(found), args);
             } else {
                 return Ok(found);
             }
@@ -428,6 +436,22 @@ impl<'a> Parser<'a> {
             Some(place) => Ok(Expr::Literal(Value::Function(place))),
             None => Err(self.error(format!("`{name}` is neither a local nor a known function"))),
         }
+    }
+
+    /// Keys are listed before the run, so all calls of `keys` must have the same literal pattern.
+    fn note_pattern(&mut self, args: &[Expr]) -> Result<(), NotUnderstood> {
+        let [Expr::Literal(Value::Text(command)), Expr::Literal(Value::Text(pattern))] = args
+        else {
+            return Ok(());
+        };
+        if !command.eq_ignore_ascii_case(b"keys") {
+            return Ok(());
+        }
+        if self.pattern.as_ref().is_some_and(|known| **known != **pattern) {
+            return Err(self.error("a script lists keys by one pattern only"));
+        }
+        self.pattern = Some(pattern.to_vec());
+        Ok(())
     }
 
     fn arguments(&mut self) -> Result<Vec<Expr>, NotUnderstood> {
