@@ -237,7 +237,7 @@ impl Session {
         let pattern = script.pattern().map(<[u8]>::to_vec);
         let program = Program::Script { script, keys: owned(named), args: owned(rest) };
         if let Some(pattern) = pattern {
-            return self.list_for_script(turn, &pattern, program, keys);
+            return self.list_for_script(turn, &pattern, (program, keys));
         }
         self.operate(turn, program, keys, First::LookHere)?;
         Ok(())

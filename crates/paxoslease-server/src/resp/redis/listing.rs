@@ -1,4 +1,5 @@
-//! KEYS, SCAN, DBSIZE and FLUSHDB, and KEYS in scripts: lists of the leases that this node has seen, page by page.
+//! KEYS, SCAN, DBSIZE and FLUSHDB, and KEYS in scripts: lists of the leases that this node has
+//! seen, page by page.
 
 use paxoslease_node::front::{Answer, Cursor, LiveLease, PageMax, Request as LeaseRequest};
 
@@ -101,8 +102,7 @@ impl Session {
         turn: &mut Turn<'_, '_>,
         pattern: &'a [u8],
     ) -> Outcome<'a> {
-        let list = self.key_list(turn, Purpose::Keys, pattern, Some(self.database))?;
-        self.begin_list(turn, list, Cursor::START, COUNT_MAX)
+        self.list_for(turn, Purpose::Keys, pattern, Some(self.database), Cursor::START, COUNT_MAX)
     }
 
     /// Runs a script once the keys are known that it lists.
@@ -110,23 +110,22 @@ impl Session {
         &mut self,
         turn: &mut Turn<'_, '_>,
         pattern: &[u8],
-        script: Program,
-        keys: Keys,
+        script: (Program, Keys),
     ) -> Outcome<'static> {
-        let mut list = self.key_list(turn, Purpose::Script, pattern, Some(self.database))?;
-        list.script = Some((script, keys));
-        self.begin_list(turn, list, Cursor::START, COUNT_MAX)
+        let (database, start) = (Some(self.database), Cursor::START);
+        self.list_for(turn, Purpose::Script, pattern, database, start, COUNT_MAX)?;
+        let list = self.listing.and_then(|ask| turn.common.pending.get(ask).keys.as_mut());
+        list.expect("the list has just begun").script = Some(script);
+        Ok(())
     }
 
     pub(super) fn count_keys(&mut self, turn: &mut Turn<'_, '_>) -> Outcome<'static> {
-        let list = self.key_list(turn, Purpose::Count, b"*", Some(self.database))?;
-        self.begin_list(turn, list, Cursor::START, COUNT_MAX)
+        self.list_for(turn, Purpose::Count, b"*", Some(self.database), Cursor::START, COUNT_MAX)
     }
 
     pub(super) fn flush_keys(&mut self, turn: &mut Turn<'_, '_>, is_all: bool) -> Outcome<'static> {
         let database = (!is_all).then_some(self.database);
-        let list = self.key_list(turn, Purpose::Flush, b"*", database)?;
-        self.begin_list(turn, list, Cursor::START, COUNT_MAX)
+        self.list_for(turn, Purpose::Flush, b"*", database, Cursor::START, COUNT_MAX)
     }
 
     pub(super) fn scan<'a>(&mut self, turn: &mut Turn<'_, '_>, args: &[&'a [u8]]) -> Outcome<'a> {
@@ -150,43 +149,29 @@ impl Session {
                 _ => return Err(ReplyError::Redis("ERR syntax error".to_owned())),
             }
         }
-        let list = self.key_list(turn, Purpose::Scan, pattern, Some(self.database))?;
-        self.begin_list(turn, list, cursor, count)
+        self.list_for(turn, Purpose::Scan, pattern, Some(self.database), cursor, count)
     }
 
-    /// An empty list, if the client may read any of the keys.
-    fn key_list(
-        &self,
+    fn list_for<'a>(
+        &mut self,
         turn: &mut Turn<'_, '_>,
         purpose: Purpose,
         pattern: &[u8],
         database: Option<u8>,
-    ) -> Result<KeyList, ReplyError<'static>> {
+        cursor: Cursor,
+        count: u32,
+    ) -> Outcome<'a> {
         let pattern = Glob::new(pattern).map_err(ReplyError::Glob)?;
         let literal = String::from_utf8_lossy(pattern.literal_prefix()).into_owned();
         let prefix = database.map(prefix).unwrap_or_default() + &literal;
         if let Ok(readable) = format!("{prefix}*").parse::<NamePattern>() {
             self.admit_read(turn, &readable)?;
         }
-        Ok(KeyList {
-            purpose,
-            pattern,
-            database,
-            prefix: prefix.into_boxed_str(),
-            found: Vec::new(),
-            bytes: 0,
-            count: 0,
-            script: None,
-        })
-    }
-
-    fn begin_list(
-        &mut self,
-        turn: &mut Turn<'_, '_>,
-        list: KeyList,
-        cursor: Cursor,
-        count: u32,
-    ) -> Outcome<'static> {
+        let prefix = prefix.into_boxed_str();
+        let found = Vec::new();
+        let script = None;
+        let list =
+            KeyList { purpose, pattern, database, prefix, found, bytes: 0, count: 0, script };
         let ask = self.ask(turn, None, None)?;
         self.listing = Some(ask);
         self.ask_page(turn, ask, &list, cursor, count);

@@ -2,7 +2,6 @@
 //! whatever its script says, and takes little memory.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::library::LIBRARY;
@@ -228,7 +227,7 @@ impl<'a> Machine<'a> {
         Ok(Flow::Next)
     }
 
-    /// The keys are those that the table has before the first round.
+    /// `pairs` passes over nil, and `ipairs` ends there.
     fn each(
         &mut self,
         locals: &[usize],
@@ -237,13 +236,13 @@ impl<'a> Machine<'a> {
         body: &Block,
     ) -> Result<Flow, Stop> {
         let Table { items, fields } = self.table(table)?;
-        let count = items.len() + if in_order { 0 } else { fields.len() };
-        let names = fields.keys().take(count - items.len()).map(|name| Value::Text(name.clone()));
-        let positions = (1..=items.len()).map(|position| Value::Number(position as f64));
-        let keys: Vec<Value> = positions.chain(names).collect();
-        self.spend(VALUE_STEPS * keys.len())?;
-        for key in keys {
+        if !fields.is_empty() {
+            return Err(self.error("`for` runs only over lists"));
+        }
+        for position in 1..=items.len() {
+            let key = Value::Number(position as f64);
             let value = self.get(table, &key)?;
+            self.spend(VALUE_STEPS)?;
             if value == Value::Nil && in_order {
                 break;
             }
@@ -339,13 +338,16 @@ impl<'a> Machine<'a> {
             Binary::Equal => Value::Bool(left == right),
             Binary::NotEqual => Value::Bool(left != right),
             Binary::Less | Binary::Greater | Binary::LessOrEqual | Binary::GreaterOrEqual => {
-                let order = self.order(&left, &right)?;
-                Value::Bool(order.is_some_and(|order| match operator {
-                    Binary::Less => order.is_lt(),
-                    Binary::Greater => order.is_gt(),
-                    Binary::LessOrEqual => order.is_le(),
-                    _ => order.is_ge(),
-                }))
+                let (Value::Number(left), Value::Number(right)) = (&left, &right) else {
+                    let (left, right) = (left.type_name(), right.type_name());
+                    return Err(self.error(format!("attempt to compare {left} with {right}")));
+                };
+                Value::Bool(match operator {
+                    Binary::Less => left < right,
+                    Binary::Greater => left > right,
+                    Binary::LessOrEqual => left <= right,
+                    _ => left >= right,
+                })
             }
             Binary::Concat => {
                 let left = self.string(&left)?;
@@ -364,18 +366,6 @@ impl<'a> Machine<'a> {
                 })
             }
         })
-    }
-
-    /// Numbers with numbers and strings with strings. None for NaN.
-    fn order(&self, left: &Value, right: &Value) -> Result<Option<Ordering>, Stop> {
-        match (left, right) {
-            (Value::Number(left), Value::Number(right)) => Ok(left.partial_cmp(right)),
-            (Value::Text(left), Value::Text(right)) => Ok(Some(left.cmp(right))),
-            _ => {
-                let (left, right) = (left.type_name(), right.type_name());
-                Err(self.error(format!("attempt to compare {left} with {right}")))
-            }
-        }
     }
 
     /// `redis.call` and `redis.pcall`. If the call is protected, an error of the command is a

@@ -163,7 +163,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The word that is so many tokens ahead, or the empty string.
+    /// The word that is `ahead` tokens from here, or the empty string.
     fn word(&self, ahead: usize) -> &'a str {
         match self.tokens.get(self.at + ahead) {
             Some((_, Token::Word(word))) => word,

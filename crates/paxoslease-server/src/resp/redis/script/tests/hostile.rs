@@ -29,10 +29,6 @@ fn runs_are_bounded() {
 #[test]
 fn steps_count_what_a_value_touches() {
     limited(
-        "local t = {} for i = 1, 900 do t[i] = i end
-         for i = 1, 90 do for k in pairs(t) do break end end",
-    );
-    limited(
         "local t = {} for i = 1, 900 do table.insert(t, i) end
          for i = 1, 90 do local a = unpack(t) end",
     );
@@ -41,7 +37,7 @@ fn steps_count_what_a_value_touches() {
         "for i = 1, 900 do tonumber(ARGV[1]) end",
         "for i = 1, 900 do local a = ARGV[1] + 1 end",
         "local t = {} for i = 1, 900 do t[ARGV[1]] = 1 end",
-        "local other = string.sub(ARGV[1], 2) for i = 1, 900 do local a = other < ARGV[1] end",
+        "local other = ARGV[1] .. 'x' for i = 1, 900 do local a = other == ARGV[1] end",
         "for i = 1, 900 do redis.call('publish', KEYS[1], ARGV[1]) end",
         "for i = 1, 900 do local a = ARGV[1] .. 'x' end",
         "for i = 1, 900 do redis.status_reply(ARGV[1]) end",
