@@ -168,7 +168,7 @@ commands! {
     RedisEvalSha 3..=ANY => "EVALSHA sha1 numkeys [arguments]"
         "Carries out a script of a lock that this node knows",
     RedisEval 3..=ANY => "EVAL script numkeys [arguments]"
-        "Carries out a script of a lock: recognised, not run",
+        "Carries out a script of a lock",
     RedisDel 2..=ANY => "DEL key [keys]"
         "Ends leases, whatever their value",
     RedisUnlink 2..=ANY => "UNLINK key [keys]"

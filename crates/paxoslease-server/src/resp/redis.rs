@@ -82,10 +82,7 @@ pub(super) fn refusal(name: &[u8]) -> Option<&'static str> {
 
 impl From<Stop> for ReplyError<'_> {
     fn from(stop: Stop) -> Self {
-        match stop {
-            Stop::Error(text) => Self::Redis(text),
-            Stop::Fault(fault) => Self::Redis(format!("ERR {fault}")),
-        }
+        Self::Redis(stop.0)
     }
 }
 
@@ -233,16 +230,16 @@ impl Session {
         keys.is_script = true;
         keys.max = SCRIPT_KEYS_MAX;
         for key in named {
-            let is_key = keys.place(key).is_ok();
-            if is_key && script.class() == script::Class::Several {
-                keys.want(key)?;
-            }
+            // The order of operations on the same keys goes by them.
+            let _not_a_key = keys.place(key);
         }
         let owned = |args: &[&[u8]]| args.iter().map(|arg| arg.to_vec()).collect();
-        let first =
-            if script.class() == script::Class::Read { First::AskQuorum } else { First::LookHere };
+        let pattern = script.pattern().map(<[u8]>::to_vec);
         let program = Program::Script { script, keys: owned(named), args: owned(rest) };
-        self.operate(turn, program, keys, first)?;
+        if let Some(pattern) = pattern {
+            return self.list_for_script(turn, &pattern, (program, keys));
+        }
+        self.operate(turn, program, keys, First::LookHere)?;
         Ok(())
     }
 

@@ -50,8 +50,8 @@ pub(super) enum ReplyError<'a> {
     #[error("NOSCRIPT No matching script. Please use EVAL.")]
     NoScript,
     #[error(
-        "ERR scripts are recognised, not run, and this one is not recognised as that of a lock: \
-         {0}; docs/redis.md says where to report it"
+        "ERR this script is more than that of a lock: {0}; docs/redis.md says what a script may do \
+         and where to report it"
     )]
     Script(std::sync::Arc<str>),
     #[error(

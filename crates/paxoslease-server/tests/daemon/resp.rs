@@ -33,7 +33,7 @@ fn keys_of_redis_are_leases() {
 }
 
 #[test]
-fn scripts_of_locks_are_recognised_and_go_by_tenure() {
+fn scripts_of_locks_go_by_tenure() {
     play("redis_scripts.txt");
 }
 

@@ -247,14 +247,12 @@ fn statement(random: &mut Random, depth: usize, text: &mut String) {
             block(random, text);
         }
         4 => {
-            text.push_str("table.insert ( t , 1 , ");
+            text.push_str("table.insert ( t , ");
             expression(random, 1, text);
             text.push_str(") ");
         }
         5 => {
-            text.push_str("t [ ");
-            expression(random, 1, text);
-            text.push_str("] = ");
+            text.push_str(random.one(&["t [ # t + 1 ] = ", "t [ b ] = ", "t [ s ] = "]));
             expression(random, 1, text);
         }
         6 | 7 => {
@@ -315,15 +313,14 @@ fn expression(random: &mut Random, depth: usize, text: &mut String) {
             expression(random, depth - 1, text);
             text.push_str(") ");
         }
+        3 => text.push_str("c ( 'keys' , 'a210*' ) "),
         _ => {
             let function = random.one(&[
                 "tonumber",
                 "tostring",
-                "string.lower",
-                "string.len",
-                "table.concat",
+                "string.sub",
+                "redis.error_reply",
                 "unpack",
-                "math.max",
                 "type",
             ]);
             let _written = write!(text, "{function} ( ");
@@ -344,7 +341,11 @@ pub(super) fn known(spec: &Spec) -> Vec<Words> {
     let argument = "7".repeat(BYTES_MAX - 200);
     let pattern = format!("*{}b", "a".repeat(60));
     let inputs: &[&[&str]] = match (spec.name.as_str(), spec.subcommand.as_deref()) {
-        ("eval", _) => &[&["EVAL", &keys, "0"], &["EVAL", number, "1", "k", &argument]],
+        ("eval", _) => &[
+            &["EVAL", &keys, "0"],
+            &["EVAL", number, "1", "k", &argument],
+            &["EVAL", "return #redis.call('keys','*b')", "0"],
+        ],
         ("script", Some("LOAD")) => &[&["SCRIPT", "LOAD", &keys]],
         ("keys", _) => &[&["KEYS", &pattern]],
         ("scan", _) => &[&["SCAN", "0", "MATCH", &pattern, "COUNT", "1000"]],

@@ -6,7 +6,7 @@ use std::time::Duration;
 use paxoslease_node::front::Instant;
 
 use super::keys::{DATABASES, Keys, State, Stop, millis_left, wrong_type};
-use super::script::{Fault, Reply, Store};
+use super::script::{Reply, Store};
 
 /// The longest value, which is the holder of a lease.
 const VALUE_LEN_MAX: usize = 256;
@@ -24,25 +24,22 @@ const EXPIRE_MILLIS_MAX: i64 = i64::MAX / 2;
 type Outcome = Result<Reply, Stop>;
 
 impl Store for Keys {
-    fn call(&mut self, command: &[&[u8]]) -> Result<Reply, Fault> {
-        match self.execute(command) {
-            Ok(reply) => Ok(reply),
-            Err(Stop::Error(text)) => Ok(Reply::Error(text.into_bytes())),
-            Err(Stop::Fault(fault)) => Err(fault),
-        }
+    fn call(&mut self, command: &[&[u8]]) -> Reply {
+        let reply = self.execute(command);
+        reply.unwrap_or_else(|Stop(text)| Reply::Error(text.into_bytes()))
     }
 }
 
 fn error(text: &str) -> Stop {
-    Stop::Error(text.to_owned())
+    Stop(text.to_owned())
 }
 
 fn wrong_number(command: &str) -> Stop {
-    Stop::Error(format!("ERR wrong number of arguments for '{command}' command"))
+    Stop(format!("ERR wrong number of arguments for '{command}' command"))
 }
 
 fn invalid_expire(command: &str) -> Stop {
-    Stop::Error(format!("ERR invalid expire time in '{command}' command"))
+    Stop(format!("ERR invalid expire time in '{command}' command"))
 }
 
 /// A number as Redis reads it: no plus sign, no leading zero, no blanks.
@@ -130,7 +127,7 @@ impl Keys {
             }
             ("mget", [_, ..]) => {
                 let value = |key: &&[u8]| match self.get(key) {
-                    Err(Stop::Error(_)) => Ok(Reply::Nil),
+                    Err(Stop(_)) => Ok(Reply::Nil),
                     other => other,
                 };
                 Ok(Reply::Array(args.iter().map(value).collect::<Result<_, _>>()?))
@@ -176,6 +173,12 @@ impl Keys {
                 self.database = index.ok_or_else(|| error("ERR DB index is out of range"))?;
                 Ok(Reply::Status(b"OK".to_vec()))
             }
+            ("keys", [pattern]) => match &self.listed {
+                Some((known, listed)) if known == pattern && self.is_own_database() => {
+                    Ok(Reply::Array(listed.iter().cloned().map(Reply::Bulk).collect()))
+                }
+                _ => Err(error("ERR a script lists keys of its own database by a literal pattern")),
+            },
             ("publish", [channel, message]) => {
                 self.publish(channel, message)?;
                 Ok(Reply::Integer(0))
@@ -226,7 +229,7 @@ impl Keys {
 
     fn set(&mut self, key: &[u8], value: &[u8], options: &SetOptions) -> Outcome {
         if value.len() > VALUE_LEN_MAX {
-            return Err(Stop::Error(format!(
+            return Err(Stop(format!(
                 "ERR a value has at most {VALUE_LEN_MAX} bytes here, and this one has {}; it \
                  should tell the holders of a lock apart, and data should be elsewhere",
                 value.len()
@@ -236,7 +239,11 @@ impl Keys {
         let now = self.now;
         let state = self.read(key)?;
         let is_there = !matches!(state, State::Absent);
-        if options.is_new_only && is_there || options.is_old_only && !is_there {
+        if options.is_new_only && is_there {
+            self.denied = Some(key.to_vec());
+            return Ok(old.unwrap_or(Reply::Nil));
+        }
+        if options.is_old_only && !is_there {
             return Ok(old.unwrap_or(Reply::Nil));
         }
         let set_at = options.millis.map_or(Instant::MAX, |millis| after_millis(now, millis));
@@ -291,7 +298,7 @@ impl Keys {
                 b"LT" => left.is_none_or(|left| millis < left),
                 _ => {
                     let option = String::from_utf8_lossy(option);
-                    return Err(Stop::Error(format!("ERR Unsupported option {option}")));
+                    return Err(Stop(format!("ERR Unsupported option {option}")));
                 }
             };
             if !is_met {

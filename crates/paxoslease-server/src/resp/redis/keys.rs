@@ -10,8 +10,6 @@ use std::time::Duration;
 use paxoslease_node::TextError;
 use paxoslease_node::front::{Holder, Instant, Lasts, Name, Sighting};
 
-use super::script::Fault;
-
 /// Databases 1 to 15 are name spaces: the lease of key `k` in database 3 is `db3:k`.
 pub(super) const DATABASES: u8 = 16;
 
@@ -77,8 +75,6 @@ pub(super) enum State {
 }
 
 pub(super) struct Key {
-    /// As the client wrote it.
-    pub(super) key: Vec<u8>,
     /// The name of its lease.
     pub(super) name: String,
     known: Option<Known>,
@@ -115,18 +111,8 @@ pub(super) enum Effect {
     },
 }
 
-/// Why a command was not evaluated.
-pub(super) enum Stop {
-    Fault(Fault),
-    /// The error to reply.
-    Error(String),
-}
-
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}
+/// The error that a command replies.
+pub(super) struct Stop(pub(super) String);
 
 /// The keys, and what the current evaluation has published.
 pub(in super::super) struct Keys {
@@ -140,6 +126,10 @@ pub(in super::super) struct Keys {
     places: BTreeMap<Vec<u8>, usize>,
     /// Channels and messages.
     pub(super) published: Vec<(Vec<u8>, Vec<u8>)>,
+    /// The key that a SET with NX found to be held.
+    pub(super) denied: Option<Vec<u8>>,
+    /// The keys that a script lists, with their pattern.
+    pub(super) listed: Option<(Vec<u8>, Vec<Vec<u8>>)>,
     /// Whether commands for test suites are permitted.
     pub(super) is_testing: bool,
     /// Whether a script is evaluated, whose lists are signals.
@@ -157,10 +147,17 @@ impl Keys {
             keys: Vec::new(),
             places: BTreeMap::new(),
             published: Vec::new(),
+            denied: None,
+            listed: None,
             is_testing,
             is_script: false,
             max: KEYS_MAX,
         }
+    }
+
+    /// Whether a script has chosen no other database.
+    pub(super) fn is_own_database(&self) -> bool {
+        self.database == self.own_database
     }
 
     /// The place of a key, which is added if it is new.
@@ -173,14 +170,12 @@ impl Keys {
             return Ok(*place);
         }
         if self.keys.len() == self.max {
-            return Err(Stop::Error(format!("ERR more than {} keys in one command", self.max)));
+            return Err(Stop(format!("ERR more than {} keys in one command", self.max)));
         }
-        let name = lease_name(self.database, key).map_err(|error| {
-            Stop::Error(format!("NAME a key here is the name of a lease: {error}"))
-        })?;
+        let name = lease_name(self.database, key)
+            .map_err(|error| Stop(format!("NAME a key here is the name of a lease: {error}")))?;
         self.places.insert(name.as_bytes().to_vec(), self.keys.len());
         self.keys.push(Key {
-            key: key.to_vec(),
             name,
             known: None,
             state: State::Absent,
@@ -201,6 +196,7 @@ impl Keys {
     pub(super) fn begin(&mut self, now: Instant) {
         (self.now, self.database) = (now, self.own_database);
         self.published.clear();
+        self.denied = None;
         for key in &mut self.keys {
             key.is_read = false;
             key.state = match key.known.as_ref().and_then(|known| known.stored.as_ref()) {
@@ -228,14 +224,12 @@ impl Keys {
         }
     }
 
-    /// The state of a key, which counts as read.
+    /// The state of a key, which counts as read. A key that is not known passes for absent, so that
+    /// the evaluation finds what else it needs. Its result does not count then.
     pub(super) fn read(&mut self, key: &[u8]) -> Result<&mut State, Stop> {
         let place = self.place(key)?;
         let key = &mut self.keys[place];
         (key.is_read, key.is_wanted) = (true, true);
-        if key.known.is_none() {
-            return Err(Stop::Fault(Fault::Interrupted));
-        }
         Ok(&mut key.state)
     }
 
@@ -243,7 +237,7 @@ impl Keys {
     pub(super) fn publish(&mut self, channel: &[u8], message: &[u8]) -> Result<(), Stop> {
         if self.published.len() == PUBLISHED_MAX {
             let text = format!("ERR a script publishes at most {PUBLISHED_MAX} messages");
-            return Err(Stop::Error(text));
+            return Err(Stop(text));
         }
         if Name::from_bytes(channel).is_ok() && Holder::from_bytes(message).is_ok() {
             self.published.push((channel.to_vec(), message.to_vec()));
@@ -335,7 +329,7 @@ impl Keys {
 
 pub(super) fn wrong_type() -> Stop {
     let text = "WRONGTYPE Operation against a key holding the wrong kind of value";
-    Stop::Error(text.to_owned())
+    Stop(text.to_owned())
 }
 
 /// The prefix of the names of a database.

@@ -1,4 +1,5 @@
-//! KEYS, SCAN, DBSIZE and FLUSHDB: lists of the leases that this node has seen, page by page.
+//! KEYS, SCAN, DBSIZE and FLUSHDB, and KEYS in scripts: lists of the leases that this node has
+//! seen, page by page.
 
 use paxoslease_node::front::{Answer, Cursor, LiveLease, PageMax, Request as LeaseRequest};
 
@@ -9,7 +10,7 @@ use super::super::session::Session;
 use super::super::{Deferred, Turn};
 use super::Outcome;
 use super::glob::Glob;
-use super::keys::{Keys, key_of, prefix};
+use super::keys::{Keys, SCRIPT_KEYS_MAX, key_of, prefix};
 use super::operation::put_reply;
 use super::program::{First, Program};
 use super::script::Reply;
@@ -34,6 +35,7 @@ enum Purpose {
     Keys,
     Count,
     Flush,
+    Script,
 }
 
 /// A list of keys that is being made.
@@ -48,6 +50,8 @@ pub(in super::super) struct KeyList {
     /// Their bytes, with [`KEY_BYTES`] for each.
     bytes: usize,
     count: i64,
+    /// The script that needs them.
+    script: Option<(Program, Keys)>,
 }
 
 /// A page of leases, or what is left of it.
@@ -71,7 +75,7 @@ impl KeyList {
             match self.purpose {
                 Purpose::Count => {}
                 Purpose::Flush => self.found.push(name.as_bytes().to_vec()),
-                Purpose::Scan | Purpose::Keys => {
+                Purpose::Scan | Purpose::Keys | Purpose::Script => {
                     self.bytes += key.len() + KEY_BYTES;
                     self.found.push(key.as_bytes().to_vec());
                 }
@@ -85,6 +89,7 @@ impl KeyList {
         match self.purpose {
             Purpose::Scan => true,
             Purpose::Keys => self.bytes > FOUND_BYTES_MAX,
+            Purpose::Script => self.found.len() > SCRIPT_KEYS_MAX,
             Purpose::Flush => self.found.len() >= FLUSHED_MAX,
             Purpose::Count => false,
         }
@@ -98,6 +103,20 @@ impl Session {
         pattern: &'a [u8],
     ) -> Outcome<'a> {
         self.list_for(turn, Purpose::Keys, pattern, Some(self.database), Cursor::START, COUNT_MAX)
+    }
+
+    /// Runs a script once the keys are known that it lists.
+    pub(super) fn list_for_script(
+        &mut self,
+        turn: &mut Turn<'_, '_>,
+        pattern: &[u8],
+        script: (Program, Keys),
+    ) -> Outcome<'static> {
+        let (database, start) = (Some(self.database), Cursor::START);
+        self.list_for(turn, Purpose::Script, pattern, database, start, COUNT_MAX)?;
+        let list = self.listing.and_then(|ask| turn.common.pending.get(ask).keys.as_mut());
+        list.expect("the list has just begun").script = Some(script);
+        Ok(())
     }
 
     pub(super) fn count_keys(&mut self, turn: &mut Turn<'_, '_>) -> Outcome<'static> {
@@ -150,7 +169,9 @@ impl Session {
         }
         let prefix = prefix.into_boxed_str();
         let found = Vec::new();
-        let list = KeyList { purpose, pattern, database, prefix, found, bytes: 0, count: 0 };
+        let script = None;
+        let list =
+            KeyList { purpose, pattern, database, prefix, found, bytes: 0, count: 0, script };
         let ask = self.ask(turn, None, None)?;
         self.listing = Some(ask);
         self.ask_page(turn, ask, &list, cursor, count);
@@ -210,13 +231,27 @@ impl Session {
         turn.common.pending.remove(ask);
         self.end_listing(turn, ask);
         let is_full = list.is_full();
-        let KeyList { purpose, mut found, count, .. } = *list;
+        let KeyList { purpose, pattern, mut found, count, script, .. } = *list;
         let reply = match purpose {
             Purpose::Flush if !found.is_empty() => {
                 found.truncate(FLUSHED_MAX);
                 return self.flush_found(turn, command, found);
             }
             Purpose::Flush => Reply::Status(b"OK".to_vec()),
+            Purpose::Script if is_full => {
+                let text = format!("ERR a script lists at most {SCRIPT_KEYS_MAX} keys");
+                Reply::Error(text.into_bytes())
+            }
+            Purpose::Script => {
+                let (program, mut keys) = script.expect("such a list is made for a script");
+                for key in &found {
+                    // Later commands on them come after the script.
+                    let _too_many = keys.place(key);
+                }
+                keys.listed = Some((pattern.as_bytes().to_vec(), found));
+                self.operate_for(turn, command, program, keys, First::LookHere);
+                return;
+            }
             Purpose::Count => Reply::Integer(count),
             Purpose::Keys if is_full => {
                 let text = "ERR the keys that match have more than 64 KiB; use SCAN";

@@ -23,7 +23,7 @@ use super::super::steps::TurnSteps;
 use super::super::{Common, Deferred, Turn};
 use super::keys::{Effect, Keys, Stored, Trust};
 use super::program::{First, Program};
-use super::script::{Class, Fault, Reply};
+use super::script::{Reply, Run};
 use crate::audit::{Entry, Event};
 use crate::config::Verb;
 use crate::durable::DurableRequest;
@@ -161,19 +161,16 @@ impl Operation {
             return Next::Reply(Reply::Error(text.as_bytes().to_vec()));
         }
         self.keys.begin(now);
-        let ran = self.program.run(&mut self.keys);
-        steps.spend(ran.steps);
-        let reply = match ran.outcome {
-            Ok(reply) => reply,
-            Err(Fault::Interrupted) => {
-                let trust = match self.first {
-                    First::AskQuorum => Trust::Quorum,
-                    First::LookHere | First::AssumeFree | First::AcquireOrNil => Trust::Hint,
-                };
-                return Next::Learn(self.keys.unknown(), trust);
-            }
-            Err(fault) => return Next::Reply(Reply::Error(format!("ERR {fault}").into_bytes())),
-        };
+        let Run { reply, steps: spent } = self.program.run(&mut self.keys);
+        steps.spend(spent);
+        let unknown = self.keys.unknown();
+        if !unknown.is_empty() {
+            let trust = match self.first {
+                First::AskQuorum => Trust::Quorum,
+                First::LookHere | First::AssumeFree | First::AcquireOrNil => Trust::Hint,
+            };
+            return Next::Learn(unknown, trust);
+        }
         // A script that fails half-way has changed nothing yet. Redis would keep the first half.
         if matches!(reply, Reply::Error(_)) {
             return Next::Reply(reply);
@@ -300,7 +297,9 @@ impl Session {
             }
         }
         let next = operation.evaluate(turn.shard.now(), &mut turn.common.steps);
-        if let Err(error) = self.admit_published(turn, &operation.keys) {
+        if matches!(next, Next::Change | Next::Reply(_))
+            && let Err(error) = self.admit_published(turn, &operation.keys)
+        {
             return self.finish(turn, id, operation, &denied(&error));
         }
         match next {
@@ -328,8 +327,14 @@ impl Session {
             First::AskQuorum => Verb::Read,
             First::LookHere | First::AssumeFree | First::AcquireOrNil => Verb::Acquire,
         };
+        // A script may read what its client may read or change. Its changes are admitted later.
+        let is_script = matches!(operation.program, Program::Script { .. });
         for place in places {
-            if let Err(error) = self.admit_key(turn, verb, &operation.keys.keys[*place].name) {
+            let name = &operation.keys.keys[*place].name;
+            if is_script && turn.common.rules.allows(self.place(), Verb::Read, name) {
+                continue;
+            }
+            if let Err(error) = self.admit_key(turn, verb, name) {
                 return self.finish(turn, id, operation, &denied(&error));
             }
         }
@@ -373,8 +378,7 @@ impl Session {
         }
     }
 
-    /// Requests one change, if the client may make it. What the program is for was only guessed
-    /// from its text, so this is the one place that permits a change.
+    /// Requests one change, if the client may make it. This is the one place that permits a change.
     fn change(
         &mut self,
         turn: &mut Turn<'_, '_>,
@@ -567,7 +571,7 @@ impl Session {
         reply: &Reply,
     ) {
         turn.common.operations.remove(id);
-        let Operation { command, keys, grants, program, first, .. } = *operation;
+        let Operation { command, mut keys, grants, program, .. } = *operation;
         if let Program::Wait(_) = program {
             turn.common.forget_wait(turn.shard, self.conn.index(), id);
         }
@@ -579,15 +583,8 @@ impl Session {
                 turn.shard.note(channel, message);
             }
         }
-        let is_acquire = match &program {
-            Program::Command(_) => first.assumes_free(),
-            Program::Script { script, .. } => {
-                matches!(script.class(), Class::Acquire | Class::Several)
-            }
-            Program::Flush(_) | Program::Wait(_) => false,
-        };
-        if is_acquire && grants.is_empty() {
-            self.denied = keys.keys.first().map(|key| key.key.clone());
+        if let Some(denied) = keys.denied.take() {
+            self.denied = Some(denied);
         }
         let is_array = matches!(program, Program::Wait(_));
         let grants = grants.into_iter().map(|(ask, fence, _)| (ask, fence)).collect();

@@ -16,7 +16,7 @@ use super::super::{Common, Turn};
 use super::keys::{Keys, State, Stop};
 use super::operation::OperationId;
 use super::program::Program;
-use super::script::{Fault, Reply};
+use super::script::Reply;
 
 /// How many commands of one connection may wait. Replies come in order, so one is enough for most.
 pub(in super::super) const WAITS_MAX: usize = 64;
@@ -54,12 +54,11 @@ pub(super) struct Wait {
 
 impl Wait {
     /// The reply once the name is free, and nil until then.
-    pub(super) fn run(&self, keys: &mut Keys) -> Result<Reply, Fault> {
+    pub(super) fn run(&self, keys: &mut Keys) -> Reply {
         match keys.read(&self.lock) {
-            Ok(State::Absent) => Ok(self.signal()),
-            Ok(_) => Ok(Reply::Nil),
-            Err(Stop::Fault(fault)) => Err(fault),
-            Err(Stop::Error(text)) => Ok(Reply::Error(text.into_bytes())),
+            Ok(State::Absent) => self.signal(),
+            Ok(_) => Reply::Nil,
+            Err(Stop(text)) => Reply::Error(text.into_bytes()),
         }
     }
 

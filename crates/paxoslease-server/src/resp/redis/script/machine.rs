@@ -1,48 +1,33 @@
-//! Runs a script. Steps and bytes of a run are bounded, so a script ends whatever it says.
-//!
-//! Everything whose time depends on the script or its arguments counts its steps before it is done:
-//! values, bytes that are read or copied, places of tables that are moved, words of commands.
+//! Runs a script. All that takes time counts its steps, and these are bounded, so a run ends
+//! whatever its script says, and takes little memory.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use super::number;
-use super::syntax::{Block, Call, Expr, Function, StatementKind, Target};
-use super::value::{Table, TableId, Value};
-use super::{Fault, Reply, Run, Store};
+use super::library::LIBRARY;
+use super::parse::{Binary, Block, Expr, StatementKind, Unary};
+use super::value::{Table, Value};
+use super::{COMMANDS, Reply, Run, Store};
 use crate::resp::steps::STEPS_PER_TURN;
 
-/// The steps of a run.
+/// The steps of a run. A byte that is compared, read or copied takes one.
 const STEPS_MAX: usize = STEPS_PER_TURN;
-/// Of a statement, an expression or a value.
+/// The steps of a statement, an expression or a value.
 const VALUE_STEPS: usize = 16;
-/// Of a number that is written as text.
-pub(super) const WRITTEN_STEPS: usize = 128;
-/// Of a command, and of each of its words.
+/// The steps of a number that is written as text.
+const WRITTEN_STEPS: usize = 128;
+/// The steps of a command, and of each of its words.
 const CALL_STEPS: usize = 256;
 const WORD_STEPS: usize = 64;
-/// Bytes that are compared or copied in one step. To read a number takes a step for each byte.
-const BYTES_PER_STEP: usize = 4;
-/// Bytes of the strings that a run makes.
-const BYTES_MAX: usize = 256 * 1024;
 /// Tables in tables of a reply.
 const REPLY_DEPTH_MAX: usize = 16;
 
-/// As Redis 7 says it. For `pcall` this is a value like the error of a command.
-const BAD_ARGUMENT: &[u8] = b"ERR Command arguments must be strings or integers";
+/// The bytes that an error shows of a command that is not known.
+const COMMAND_SHOWN: usize = 32;
 
-/// Why a run ends before its end.
+/// The error with which a run ends.
 #[derive(Debug)]
-pub(super) enum Stop {
-    Fault(Fault),
-    /// A command failed that `redis.call` called.
-    Raised(Vec<u8>),
-}
-
-impl From<Fault> for Stop {
-    fn from(fault: Fault) -> Self {
-        Self::Fault(fault)
-    }
-}
+pub(super) struct Stop(Vec<u8>);
 
 enum Flow {
     Next,
@@ -52,72 +37,58 @@ enum Flow {
 
 pub(super) struct Machine<'a> {
     store: &'a mut dyn Store,
-    slots: Vec<Value>,
+    locals: Vec<Value>,
     tables: Vec<Table>,
     steps: usize,
-    bytes: usize,
     /// Of the statement that runs.
     line: u32,
 }
 
-const KEYS: TableId = TableId(0);
-const ARGV: TableId = TableId(1);
-
 impl<'a> Machine<'a> {
+    /// The first two locals are KEYS and ARGV.
     pub(super) fn new(
-        slots: usize,
+        locals: usize,
         keys: &[&[u8]],
         args: &[&[u8]],
         store: &'a mut dyn Store,
     ) -> Self {
-        let table =
-            |texts: &[&[u8]]| Table::of(texts.iter().map(|text| Value::text(text)).collect());
-        let tables = vec![table(keys), table(args)];
-        let passed = keys.iter().chain(args).map(|text| VALUE_STEPS + text.len() / BYTES_PER_STEP);
-        let steps = passed.sum();
-        Self { store, slots: vec![Value::Nil; slots], tables, steps, bytes: 0, line: 0 }
+        let steps = keys.iter().chain(args).map(|text| VALUE_STEPS + text.len()).sum();
+        let tables = [keys, args].map(|texts| {
+            Table::of(texts.iter().map(|text| Value::Text(Arc::from(*text))).collect())
+        });
+        let mut locals = vec![Value::Nil; locals];
+        (0..tables.len()).for_each(|table| locals[table] = Value::Table(table));
+        Self { store, locals, tables: tables.into(), steps, line: 1 }
     }
 
     pub(super) fn run(mut self, block: &Block) -> Run {
-        let outcome = self.outcome(block);
-        Run { outcome, steps: self.steps }
+        let reply = self.block(block).and_then(|flow| match flow {
+            Flow::Return(value) => self.reply(&value, 0),
+            Flow::Next | Flow::Break => Ok(Reply::Nil),
+        });
+        let reply = reply.unwrap_or_else(|Stop(error)| Reply::Error(error));
+        Run { reply, steps: self.steps }
     }
 
-    fn outcome(&mut self, block: &Block) -> Result<Reply, Fault> {
-        let value = match self.block(block) {
-            Ok(Flow::Return(value)) => value,
-            Ok(Flow::Next | Flow::Break) => Value::Nil,
-            Err(Stop::Raised(error)) => return Ok(Reply::Error(error)),
-            Err(Stop::Fault(fault)) => return Err(fault),
-        };
-        match self.reply(&value, 0) {
-            Ok(reply) => Ok(reply),
-            Err(Stop::Raised(error)) => Ok(Reply::Error(error)),
-            Err(Stop::Fault(fault)) => Err(fault),
-        }
+    pub(super) fn error(&self, reason: impl AsRef<str>) -> Stop {
+        Stop(format!("ERR line {}: {}", self.line, reason.as_ref()).into_bytes())
     }
 
-    /// The steps of a value.
-    pub(super) fn step(&mut self) -> Result<(), Stop> {
-        self.spend(VALUE_STEPS)
+    fn cannot(&self, what: &str, value: &Value) -> Stop {
+        self.error(format!("attempt to {what} a {} value", value.type_name()))
     }
 
     pub(super) fn spend(&mut self, steps: usize) -> Result<(), Stop> {
         self.steps += steps;
-        if self.steps > STEPS_MAX { Err(Fault::Limit.into()) } else { Ok(()) }
-    }
-
-    /// The steps of bytes that are compared or copied.
-    pub(super) fn touch(&mut self, bytes: usize) -> Result<(), Stop> {
-        self.spend(bytes / BYTES_PER_STEP)
-    }
-
-    /// The steps of a key of a table.
-    fn touch_key(&mut self, key: &Value) -> Result<(), Stop> {
-        match key {
-            Value::Text(text) => self.touch(text.len()),
-            Value::Nil | Value::Bool(_) | Value::Number(_) | Value::Table(_) => Ok(()),
+        if self.steps > STEPS_MAX {
+            return Err(Stop(b"ERR the script takes too many steps".to_vec()));
         }
+        Ok(())
+    }
+
+    pub(super) fn text(&mut self, bytes: &[u8]) -> Result<Value, Stop> {
+        self.spend(bytes.len())?;
+        Ok(Value::Text(Arc::from(bytes)))
     }
 
     /// A number, also one that is written in a string.
@@ -128,39 +99,68 @@ impl<'a> Machine<'a> {
         Ok(value.to_number())
     }
 
-    /// A new string.
-    pub(super) fn text(&mut self, bytes: &[u8]) -> Result<Value, Stop> {
-        self.touch(bytes.len())?;
-        self.bytes += bytes.len();
-        if self.bytes > BYTES_MAX {
-            return Err(Fault::Limit.into());
-        }
-        Ok(Value::text(bytes))
+    pub(super) fn number(&mut self, value: &Value) -> Result<f64, Stop> {
+        let number = self.read_number(value)?;
+        number.ok_or_else(|| self.cannot("perform arithmetic on", value))
     }
 
-    pub(super) fn new_table(&mut self, table: Table) -> Value {
+    /// A string, also of a number.
+    pub(super) fn string(&mut self, value: &Value) -> Result<Arc<[u8]>, Stop> {
+        if let Value::Number(_) = value {
+            self.spend(WRITTEN_STEPS)?;
+        }
+        value.to_text().ok_or_else(|| match value {
+            Value::Number(_) => {
+                self.error("a number is written only if it is whole and has at most 14 digits")
+            }
+            value => self.cannot("concatenate", value),
+        })
+    }
+
+    fn new_table(&mut self, table: Table) -> Value {
         self.tables.push(table);
-        Value::Table(TableId(self.tables.len() - 1))
+        Value::Table(self.tables.len() - 1)
+    }
+
+    /// A table with one field: `{ok = ..}` or `{err = ..}`.
+    pub(super) fn marked(&mut self, name: &str, bytes: &[u8]) -> Result<Value, Stop> {
+        let text = self.text(bytes)?;
+        let mut table = Table::default();
+        table.set(&Value::from(name), text);
+        Ok(self.new_table(table))
     }
 
     pub(super) fn table(&mut self, value: &Value) -> Result<&mut Table, Stop> {
         match value {
-            Value::Table(id) => Ok(&mut self.tables[id.0]),
-            _ => Err(self.fault(format!("a table is needed, not a {} value", value.type_name()))),
+            Value::Table(table) => Ok(&mut self.tables[*table]),
+            value => Err(self.cannot("index", value)),
         }
     }
 
-    pub(super) fn fault(&self, reason: impl AsRef<str>) -> Stop {
-        Stop::Fault(Fault::Type(format!("line {}: {}", self.line, reason.as_ref())))
+    fn get(&mut self, table: &Value, key: &Value) -> Result<Value, Stop> {
+        self.spend_on_key(key)?;
+        Ok(self.table(table)?.get(key))
+    }
+
+    pub(super) fn set(&mut self, table: &Value, key: &Value, value: Value) -> Result<(), Stop> {
+        self.spend_on_key(key)?;
+        if self.table(table)?.set(key, value) {
+            return Ok(());
+        }
+        Err(self.error("a key of a table is a string, or the next position of the list in it"))
+    }
+
+    fn spend_on_key(&mut self, key: &Value) -> Result<(), Stop> {
+        if let Value::Text(name) = key { self.spend(name.len()) } else { Ok(()) }
     }
 
     fn block(&mut self, block: &Block) -> Result<Flow, Stop> {
         for statement in block {
-            self.step()?;
+            self.spend(VALUE_STEPS)?;
             self.line = statement.line;
-            match self.statement(&statement.kind)? {
-                Flow::Next => {}
-                flow => return Ok(flow),
+            let flow = self.statement(&statement.kind)?;
+            if !matches!(flow, Flow::Next) {
+                return Ok(flow);
             }
         }
         Ok(Flow::Next)
@@ -169,107 +169,88 @@ impl<'a> Machine<'a> {
     fn statement(&mut self, statement: &StatementKind) -> Result<Flow, Stop> {
         match statement {
             StatementKind::Assign(targets, values) => {
-                let values = self.values(values)?;
-                self.assign(targets, values)?;
+                let mut values = self.values(values)?.into_iter();
+                for target in targets {
+                    self.assign(target, values.next().unwrap_or(Value::Nil))?;
+                }
             }
-            StatementKind::Call(call) => {
-                self.values(std::slice::from_ref(call))?;
-            }
-            StatementKind::If(arms, otherwise) => {
+            StatementKind::Call(call) => _ = self.value(call)?,
+            StatementKind::If(arms) => {
                 for (condition, block) in arms {
                     if self.value(condition)?.is_true() {
                         return self.block(block);
                     }
                 }
-                return self.block(otherwise);
             }
-            StatementKind::Do(block) => return self.block(block),
-            StatementKind::Count { slot, from, to, step, body } => {
-                let from = self.limit(from)?;
-                let to = self.limit(to)?;
-                let step = step.as_ref().map_or(Ok(1.0), |step| self.limit(step))?;
-                return self.count(*slot, (from, to, step), body);
+            StatementKind::Count { local, limits, body } => {
+                return self.count(*local, limits, body);
             }
-            StatementKind::Each { key, value, table, in_order, body } => {
+            StatementKind::Each { locals, table, in_order, body } => {
                 let table = self.value(table)?;
-                return self.each((*key, *value), &table, *in_order, body);
+                return self.each(locals, &table, *in_order, body);
             }
             StatementKind::Break => return Ok(Flow::Break),
-            StatementKind::Return(None) => return Ok(Flow::Return(Value::Nil)),
-            StatementKind::Return(Some(value)) => {
-                let mut values = self.values(std::slice::from_ref(value))?.into_iter();
-                return Ok(Flow::Return(values.next().unwrap_or(Value::Nil)));
-            }
+            StatementKind::Return(value) => return Ok(Flow::Return(self.value(value)?)),
         }
         Ok(Flow::Next)
     }
 
-    fn assign(&mut self, targets: &[Target], values: Vec<Value>) -> Result<(), Stop> {
-        let mut values = values.into_iter();
-        for target in targets {
-            let value = values.next().unwrap_or(Value::Nil);
-            match target {
-                Target::Slot(slot) => self.slots[*slot] = value,
-                Target::Field(table, key) => {
-                    let table = self.value(table)?;
-                    let key = self.value(key)?;
-                    self.touch_key(&key)?;
-                    if !self.table(&table)?.set(&key, value) {
-                        return Err(self.fault(format!("{} is not an index", key.type_name())));
-                    }
-                }
+    fn assign(&mut self, target: &Expr, value: Value) -> Result<(), Stop> {
+        match target {
+            Expr::Local(local) => self.locals[*local] = value,
+            Expr::Index(parts) => {
+                let table = self.value(&parts[0])?;
+                let key = self.value(&parts[1])?;
+                self.set(&table, &key, value)?;
             }
+            _ => unreachable!("the parser knows what can be assigned to"),
         }
         Ok(())
     }
 
-    fn limit(&mut self, expr: &Expr) -> Result<f64, Stop> {
-        let value = self.value(expr)?;
-        let number = self.read_number(&value)?;
-        number.ok_or_else(|| self.fault("the limits of `for` must be numbers"))
-    }
-
-    fn count(&mut self, slot: usize, range: (f64, f64, f64), body: &Block) -> Result<Flow, Stop> {
-        let (mut at, to, step) = range;
+    fn count(&mut self, local: usize, limits: &[Expr; 3], body: &Block) -> Result<Flow, Stop> {
+        let mut numbers = [0.0; 3];
+        for (number, limit) in numbers.iter_mut().zip(limits) {
+            let limit = self.value(limit)?;
+            *number = self.number(&limit)?;
+        }
+        let [mut at, to, step] = numbers;
         while if step > 0.0 { at <= to } else { to <= at } {
-            self.step()?;
-            self.slots[slot] = Value::Number(at);
+            self.spend(VALUE_STEPS)?;
+            self.locals[local] = Value::Number(at);
             match self.block(body)? {
-                Flow::Next => {}
+                Flow::Next => at += step,
                 Flow::Break => break,
                 flow @ Flow::Return(_) => return Ok(flow),
             }
-            at += step;
         }
         Ok(Flow::Next)
     }
 
+    /// `pairs` passes over nil, and `ipairs` ends there.
     fn each(
         &mut self,
-        (key_slot, value_slot): (usize, Option<usize>),
+        locals: &[usize],
         table: &Value,
         in_order: bool,
         body: &Block,
     ) -> Result<Flow, Stop> {
-        let count = self.table(table)?.count();
-        self.spend(count * VALUE_STEPS)?;
-        let keys = self.table(table)?.keys();
-        for key in keys {
-            self.step()?;
-            self.touch_key(&key)?;
-            let value = self.table(table)?.get(&key);
-            if value == Value::Nil {
-                if in_order {
-                    break;
-                }
-                continue;
-            }
-            if in_order && !matches!(key, Value::Number(_)) {
+        let Table { items, fields } = self.table(table)?;
+        if !fields.is_empty() {
+            return Err(self.error("`for` runs only over lists"));
+        }
+        for position in 1..=items.len() {
+            let key = Value::Number(position as f64);
+            let value = self.get(table, &key)?;
+            self.spend(VALUE_STEPS)?;
+            if value == Value::Nil && in_order {
                 break;
             }
-            self.slots[key_slot] = key;
-            if let Some(slot) = value_slot {
-                self.slots[slot] = value;
+            if value == Value::Nil {
+                continue;
+            }
+            for (local, value) in locals.iter().zip([key, value]) {
+                self.locals[*local] = value;
             }
             match self.block(body)? {
                 Flow::Next => {}
@@ -280,116 +261,142 @@ impl<'a> Machine<'a> {
         Ok(Flow::Next)
     }
 
-    /// The values of a list. Only the last expression may have other than one value.
-    pub(super) fn values(&mut self, exprs: &[Expr]) -> Result<Vec<Value>, Stop> {
+    /// The values of a list. Only a call at its end may have other than one value.
+    fn values(&mut self, exprs: &[Expr]) -> Result<Vec<Value>, Stop> {
         let mut values = Vec::new();
         for (at, expr) in exprs.iter().enumerate() {
             match expr {
-                Expr::Library(Function::Unpack, args) if at + 1 == exprs.len() => {
-                    values.extend(self.unpack(args)?);
+                Expr::Call(function, args) if at + 1 == exprs.len() => {
+                    values.extend(self.call(function, args)?);
                 }
-                _ => values.push(self.value(expr)?),
+                expr => values.push(self.value(expr)?),
             }
         }
         Ok(values)
     }
 
-    pub(super) fn value(&mut self, expr: &Expr) -> Result<Value, Stop> {
-        self.step()?;
+    fn value(&mut self, expr: &Expr) -> Result<Value, Stop> {
+        self.spend(VALUE_STEPS)?;
         match expr {
-            Expr::Nil => Ok(Value::Nil),
-            Expr::Bool(value) => Ok(Value::Bool(*value)),
-            Expr::Number(number) => Ok(Value::Number(*number)),
-            Expr::Text(text) => Ok(Value::Text(text.clone())),
-            Expr::Keys => Ok(Value::Table(KEYS)),
-            Expr::Argv => Ok(Value::Table(ARGV)),
-            Expr::Local(slot) => Ok(self.slots[*slot].clone()),
-            Expr::Single(inner) => self.value(inner),
-            Expr::Index(table, key) => {
-                let table = self.value(table)?;
-                let key = self.value(key)?;
-                self.touch_key(&key)?;
-                Ok(self.table(&table)?.get(&key))
+            Expr::Literal(value) => Ok(value.clone()),
+            Expr::Local(local) => Ok(self.locals[*local].clone()),
+            Expr::Index(parts) => {
+                let table = self.value(&parts[0])?;
+                let key = self.value(&parts[1])?;
+                self.get(&table, &key)
+            }
+            Expr::Call(function, args) => {
+                Ok(self.call(function, args)?.into_iter().next().unwrap_or(Value::Nil))
             }
             Expr::Unary(operator, operand) => {
                 let operand = self.value(operand)?;
-                self.unary(*operator, &operand)
+                self.unary(*operator, operand)
             }
-            Expr::Binary(operator, left, right) => self.binary(*operator, left, right),
-            Expr::Table(fields) => self.constructor(fields),
-            Expr::Library(Function::Unpack, args) => {
-                Ok(self.unpack(args)?.into_iter().next().unwrap_or(Value::Nil))
-            }
-            Expr::Library(function, args) => {
-                let args = self.values(args)?;
-                self.library(*function, &args)
-            }
-            Expr::Redis(call) => self.redis(call),
-        }
-    }
-
-    fn constructor(&mut self, fields: &[(Option<Expr>, Expr)]) -> Result<Value, Stop> {
-        let mut sequence = Vec::new();
-        let mut others = Vec::new();
-        for (at, (key, value)) in fields.iter().enumerate() {
-            match key {
-                Some(key) => others.push((self.value(key)?, self.value(value)?)),
-                None if at + 1 == fields.len() => {
-                    sequence.extend(self.values(std::slice::from_ref(value))?);
+            Expr::Binary(operator, operands) => self.binary(*operator, operands),
+            Expr::Table(items, fields) => {
+                let mut table = Table::of(self.values(items)?);
+                for (name, field) in fields {
+                    table.set(&Value::Text(Arc::clone(name)), self.value(field)?);
                 }
-                None => sequence.push(self.value(value)?),
+                Ok(self.new_table(table))
             }
         }
-        let mut table = Table::of(sequence);
-        for (key, value) in others {
-            self.touch_key(&key)?;
-            if !table.set(&key, value) {
-                return Err(self.fault(format!("{} is not an index", key.type_name())));
-            }
-        }
-        Ok(self.new_table(table))
     }
 
-    fn redis(&mut self, call: &Call) -> Result<Value, Stop> {
-        let args = self.values(&call.args)?;
-        self.line = call.line;
+    fn call(&mut self, function: &Expr, args: &[Expr]) -> Result<Vec<Value>, Stop> {
+        let function = self.value(function)?;
+        let args = self.values(args)?;
+        match function {
+            Value::Function(place) => LIBRARY[place].1(self, &args),
+            value => Err(self.cannot("call", &value)),
+        }
+    }
+
+    fn unary(&mut self, operator: Unary, operand: Value) -> Result<Value, Stop> {
+        Ok(match (operator, operand) {
+            (Unary::Single, value) => value,
+            (Unary::Not, value) => Value::Bool(!value.is_true()),
+            (Unary::Minus, value) => Value::Number(-self.number(&value)?),
+            (Unary::Length, Value::Text(text)) => Value::Number(text.len() as f64),
+            (Unary::Length, value) => Value::Number(self.table(&value)?.items.len() as f64),
+        })
+    }
+
+    fn binary(&mut self, operator: Binary, operands: &[Expr; 2]) -> Result<Value, Stop> {
+        let left = self.value(&operands[0])?;
+        match operator {
+            Binary::And if !left.is_true() => return Ok(left),
+            Binary::Or if left.is_true() => return Ok(left),
+            _ => {}
+        }
+        let right = self.value(&operands[1])?;
+        if let (Value::Text(left), Value::Text(right)) = (&left, &right) {
+            self.spend(left.len().min(right.len()))?;
+        }
+        Ok(match operator {
+            Binary::And | Binary::Or => right,
+            Binary::Equal => Value::Bool(left == right),
+            Binary::NotEqual => Value::Bool(left != right),
+            Binary::Less | Binary::Greater | Binary::LessOrEqual | Binary::GreaterOrEqual => {
+                let (Value::Number(left), Value::Number(right)) = (&left, &right) else {
+                    let (left, right) = (left.type_name(), right.type_name());
+                    return Err(self.error(format!("attempt to compare {left} with {right}")));
+                };
+                Value::Bool(match operator {
+                    Binary::Less => left < right,
+                    Binary::Greater => left > right,
+                    Binary::LessOrEqual => left <= right,
+                    _ => left >= right,
+                })
+            }
+            Binary::Concat => {
+                let left = self.string(&left)?;
+                let right = self.string(&right)?;
+                self.text(&[left, right].concat())?
+            }
+            Binary::Add | Binary::Subtract | Binary::Multiply | Binary::Divide | Binary::Modulo => {
+                let left = self.number(&left)?;
+                let right = self.number(&right)?;
+                Value::Number(match operator {
+                    Binary::Add => left + right,
+                    Binary::Subtract => left - right,
+                    Binary::Multiply => left * right,
+                    Binary::Divide => left / right,
+                    _ => left - (left / right).floor() * right,
+                })
+            }
+        })
+    }
+
+    /// `redis.call` and `redis.pcall`. If the call is protected, an error of the command is a
+    /// value. An unknown command ends the run in any case.
+    pub(super) fn command(&mut self, args: &[Value], is_protected: bool) -> Result<Value, Stop> {
         self.spend(CALL_STEPS)?;
-        for arg in &args {
-            let steps = match arg {
-                Value::Number(_) => WRITTEN_STEPS,
-                Value::Text(text) => text.len() / BYTES_PER_STEP,
-                Value::Nil | Value::Bool(_) | Value::Table(_) => 0,
+        let mut words = Vec::new();
+        for arg in args {
+            self.spend(WORD_STEPS)?;
+            let word = match arg {
+                Value::Text(text) => Cow::Borrowed(&**text),
+                arg => Cow::Owned(self.string(arg)?.to_vec()),
             };
-            self.spend(WORD_STEPS + steps)?;
+            self.spend(word.len())?;
+            words.push(word);
         }
-        let mut words: Vec<Cow<'_, [u8]>> = vec![call.command.name().as_bytes().into()];
-        for arg in &args {
-            words.push(match arg {
-                Value::Text(text) => Cow::Borrowed(text),
-                Value::Number(number) => number::pass(*number).into_bytes().into(),
-                Value::Nil | Value::Bool(_) | Value::Table(_) => {
-                    return self.replied(Reply::Error(BAD_ARGUMENT.to_vec()), call.protected);
-                }
-            });
+        let name = words.first().map_or(b"".as_slice(), |name| name);
+        if !COMMANDS.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes())) {
+            let name = name[..name.len().min(COMMAND_SHOWN)].escape_ascii();
+            return Err(self.error(format!("the command `{name}` is not known in a script")));
         }
         let words: Vec<&[u8]> = words.iter().map(AsRef::as_ref).collect();
-        let reply = self.store.call(&words)?;
-        self.replied(reply, call.protected)
-    }
-
-    fn replied(&mut self, reply: Reply, protected: bool) -> Result<Value, Stop> {
-        match reply {
-            Reply::Error(error) if !protected => Err(Stop::Raised(error)),
-            reply => self.received(&reply, 0),
+        match self.store.call(&words) {
+            Reply::Error(error) if !is_protected => Err(Stop(error)),
+            reply => self.received(&reply),
         }
     }
 
     /// The value of a command's reply.
-    fn received(&mut self, reply: &Reply, depth: usize) -> Result<Value, Stop> {
-        self.step()?;
-        if depth > REPLY_DEPTH_MAX {
-            return Err(Fault::Limit.into());
-        }
+    fn received(&mut self, reply: &Reply) -> Result<Value, Stop> {
+        self.spend(VALUE_STEPS)?;
         match reply {
             Reply::Nil => Ok(Value::Bool(false)),
             Reply::Integer(number) => Ok(Value::Number(*number as f64)),
@@ -397,54 +404,43 @@ impl<'a> Machine<'a> {
             Reply::Status(bytes) => self.marked("ok", bytes),
             Reply::Error(bytes) => self.marked("err", bytes),
             Reply::Array(items) => {
-                let mut values = Vec::new();
-                for item in items {
-                    values.push(self.received(item, depth + 1)?);
-                }
-                Ok(self.new_table(Table::of(values)))
+                let items = items.iter().map(|item| self.received(item));
+                let items = items.collect::<Result<_, _>>()?;
+                Ok(self.new_table(Table::of(items)))
             }
         }
-    }
-
-    /// A table with one field: `{ok = ..}` or `{err = ..}`.
-    pub(super) fn marked(&mut self, name: &str, bytes: &[u8]) -> Result<Value, Stop> {
-        let text = self.text(bytes)?;
-        let mut table = Table::default();
-        table.set(&Value::text(name.as_bytes()), text);
-        Ok(self.new_table(table))
     }
 
     /// The reply that a returned value is. A table that several tables share is written several
-    /// times, so this counts steps and bytes as well.
+    /// times.
     fn reply(&mut self, value: &Value, depth: usize) -> Result<Reply, Stop> {
-        self.step()?;
-        match value {
-            Value::Nil | Value::Bool(false) => Ok(Reply::Nil),
-            Value::Bool(true) => Ok(Reply::Integer(1)),
-            Value::Number(number) => Ok(Reply::Integer(number::truncate(*number))),
+        self.spend(VALUE_STEPS)?;
+        let table = match value {
+            Value::Nil | Value::Bool(false) | Value::Function(_) => return Ok(Reply::Nil),
+            Value::Bool(true) => return Ok(Reply::Integer(1)),
+            Value::Number(number) => return Ok(Reply::Integer(*number as i64)),
             Value::Text(text) => {
-                self.text(text)?;
-                Ok(Reply::Bulk(text.to_vec()))
+                self.spend(text.len())?;
+                return Ok(Reply::Bulk(text.to_vec()));
             }
-            Value::Table(_) if depth == REPLY_DEPTH_MAX => Err(Fault::Limit.into()),
-            Value::Table(id) => {
-                let table = &self.tables[id.0];
-                if let Value::Text(error) = table.field("err") {
-                    return Ok(Reply::Error(error.to_vec()));
-                }
-                if let Value::Text(status) = table.field("ok") {
-                    return Ok(Reply::Status(status.to_vec()));
-                }
-                let mut items = Vec::new();
-                for position in 1..=table.len() {
-                    let item = self.tables[id.0].at(position);
-                    if item == Value::Nil {
-                        break;
-                    }
-                    items.push(self.reply(&item, depth + 1)?);
-                }
-                Ok(Reply::Array(items))
+            Value::Table(_) if depth == REPLY_DEPTH_MAX => {
+                return Err(self.error("tables of the reply are nested too deep"));
             }
+            Value::Table(table) => *table,
+        };
+        if let Value::Text(error) = self.tables[table].get(&Value::from("err")) {
+            return Ok(Reply::Error(error.to_vec()));
         }
+        if let Value::Text(status) = self.tables[table].get(&Value::from("ok")) {
+            return Ok(Reply::Status(status.to_vec()));
+        }
+        let mut items = Vec::new();
+        while let Some(item) = self.tables[table].items.get(items.len())
+            && *item != Value::Nil
+        {
+            let item = item.clone();
+            items.push(self.reply(&item, depth + 1)?);
+        }
+        Ok(Reply::Array(items))
     }
 }

@@ -1,13 +1,18 @@
-//! From tokens to a script. The parser refuses what it does not know, and bounds the depth of
-//! what it builds: the evaluation of a script recurses over it.
+//! From a text to a tree, whose height is bounded, because a run recurses over it.
 
-use super::Unrecognised;
-use super::syntax::{Block, Expr, Statement, StatementKind, Target};
-use super::token::{Kind, Token};
+use std::sync::Arc;
+
+use super::library::LIBRARY;
+use super::token::{Token, tokens};
+use super::value::Value;
+use super::{NotUnderstood, Script};
 
 /// Blocks in blocks.
 const BLOCKS_MAX: usize = 16;
-/// Locals of a script. The parser looks for each name among all of them.
+/// Operators, calls, indexes, tables and parentheses of one expression, and so the height of its
+/// tree. A chain like `a + b + c` counts too: its first operand ends up deepest.
+const NODES_MAX: usize = 64;
+/// Locals of a script, with KEYS and ARGV. The parser looks for each name among all of them.
 const LOCALS_MAX: usize = 64;
 
 const KEYWORDS: [&str; 21] = [
@@ -15,150 +20,202 @@ const KEYWORDS: [&str; 21] = [
     "nil", "not", "or", "repeat", "return", "then", "true", "until", "while",
 ];
 
-pub(super) struct Parsed {
-    pub(super) block: Block,
-    /// The count of slots for locals.
-    pub(super) slots: usize,
+/// The operators of two operands, and how strongly they bind to the left and to the right.
+const BINARY: [(&str, Binary, u8, u8); 14] = [
+    ("or", Binary::Or, 1, 2),
+    ("and", Binary::And, 3, 4),
+    ("<", Binary::Less, 5, 6),
+    (">", Binary::Greater, 5, 6),
+    ("<=", Binary::LessOrEqual, 5, 6),
+    (">=", Binary::GreaterOrEqual, 5, 6),
+    ("~=", Binary::NotEqual, 5, 6),
+    ("==", Binary::Equal, 5, 6),
+    ("..", Binary::Concat, 8, 7),
+    ("+", Binary::Add, 9, 10),
+    ("-", Binary::Subtract, 9, 10),
+    ("*", Binary::Multiply, 11, 12),
+    ("/", Binary::Divide, 11, 12),
+    ("%", Binary::Modulo, 11, 12),
+];
+/// How strongly the operators of one operand bind.
+const UNARY_STRENGTH: u8 = 13;
+
+pub(super) type Block = Vec<Statement>;
+
+#[derive(Debug)]
+pub(super) struct Statement {
+    /// Counted from 1.
+    pub(super) line: u32,
+    pub(super) kind: StatementKind,
 }
 
-pub(super) fn parse(tokens: &[Token]) -> Result<Parsed, Unrecognised> {
-    let mut parser = Parser { tokens, at: 0, scope: Vec::new(), slots: 0, blocks: 0, operators: 0 };
-    let block = parser.block()?;
-    if parser.at < tokens.len() {
-        return Err(parser.unexpected());
-    }
-    Ok(Parsed { block, slots: parser.slots })
+#[derive(Debug)]
+pub(super) enum StatementKind {
+    /// Also `local`. The targets are locals and indexes.
+    Assign(Vec<Expr>, Vec<Expr>),
+    Call(Expr),
+    /// The condition of `else` is true.
+    If(Vec<(Expr, Block)>),
+    /// From, to and step.
+    Count {
+        local: usize,
+        limits: [Expr; 3],
+        body: Block,
+    },
+    /// `pairs` and `ipairs`.
+    Each {
+        locals: Vec<usize>,
+        table: Expr,
+        in_order: bool,
+        body: Block,
+    },
+    Break,
+    Return(Expr),
+}
+
+#[derive(Debug)]
+pub(super) enum Expr {
+    Literal(Value),
+    /// The place among the locals.
+    Local(usize),
+    Index(Box<[Expr; 2]>),
+    /// A function and its arguments.
+    Call(Box<Expr>, Vec<Expr>),
+    Unary(Unary, Box<Expr>),
+    Binary(Binary, Box<[Expr; 2]>),
+    /// Items, and values of names.
+    Table(Vec<Expr>, Vec<(Arc<[u8]>, Expr)>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Local {
-    Slot(usize),
-    /// Another name of `redis.call` or, if protected, of `redis.pcall`.
-    Call {
-        protected: bool,
-    },
+pub(super) enum Unary {
+    Not,
+    Minus,
+    Length,
+    /// Parentheses, which leave one value of a call.
+    Single,
 }
 
-pub(super) struct Parser<'a> {
-    tokens: &'a [Token],
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Binary {
+    Or,
+    And,
+    Less,
+    Greater,
+    LessOrEqual,
+    GreaterOrEqual,
+    NotEqual,
+    Equal,
+    Concat,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+}
+
+pub(super) fn parse(text: &[u8]) -> Result<Script, NotUnderstood> {
+    let mut parser = Parser {
+        tokens: tokens(text)?,
+        at: 0,
+        scope: vec![("KEYS", 0), ("ARGV", 1)],
+        locals: 2,
+        blocks: 0,
+        nodes: 0,
+        pattern: None,
+    };
+    let block = parser.block()?;
+    if parser.at < parser.tokens.len() {
+        return Err(parser.unexpected());
+    }
+    Ok(Script { block, locals: parser.locals, pattern: parser.pattern })
+}
+
+struct Parser<'a> {
+    tokens: Vec<(u32, Token<'a>)>,
     at: usize,
     /// The locals in scope, innermost last.
-    scope: Vec<(&'a str, Local)>,
-    slots: usize,
+    scope: Vec<(&'a str, usize)>,
+    locals: usize,
     /// Blocks that are open.
     blocks: usize,
-    /// Operators from the root of the expression to here, see `expression.rs`.
-    pub(super) operators: usize,
+    /// Nodes of this expression so far.
+    nodes: usize,
+    /// The pattern of calls of `keys`.
+    pattern: Option<Vec<u8>>,
 }
 
 impl<'a> Parser<'a> {
-    pub(super) fn kind(&self) -> Option<&'a Kind> {
-        self.tokens.get(self.at).map(|token| &token.kind)
+    fn line(&self) -> u32 {
+        self.tokens.get(self.at).or(self.tokens.last()).map_or(1, |(line, _)| *line)
     }
 
-    pub(super) fn line(&self) -> u32 {
-        let token = self.tokens.get(self.at).or(self.tokens.last());
-        token.map_or(1, |token| token.line)
+    fn error(&self, reason: impl Into<String>) -> NotUnderstood {
+        NotUnderstood { line: self.line(), reason: reason.into() }
     }
 
-    pub(super) fn error(&self, reason: impl Into<String>) -> Unrecognised {
-        Unrecognised::new(self.line(), reason)
-    }
-
-    pub(super) fn unexpected(&self) -> Unrecognised {
-        match self.kind() {
+    fn unexpected(&self) -> NotUnderstood {
+        match self.tokens.get(self.at) {
             None => self.error("the script ends too early"),
-            Some(Kind::Word(word)) => self.error(format!("`{word}` is not understood here")),
-            Some(Kind::Mark(mark)) => self.error(format!("`{mark}` is not understood here")),
-            Some(Kind::Number(_)) => self.error("this number is not understood here"),
-            Some(Kind::Text(_)) => self.error("this string is not understood here"),
+            Some((_, Token::Word(word))) => self.error(format!("`{word}` is not understood here")),
+            Some((_, Token::Number(_))) => self.error("this number is not understood here"),
+            Some((_, Token::Text(_))) => self.error("this string is not understood here"),
         }
     }
 
-    pub(super) fn advance(&mut self) {
-        self.at += 1;
-    }
-
-    /// Whether the next token is this keyword or mark.
-    pub(super) fn is(&self, wanted: &str) -> bool {
-        match self.kind() {
-            Some(Kind::Word(word)) => word == wanted,
-            Some(Kind::Mark(mark)) => *mark == wanted,
-            _ => false,
+    /// The word that is `ahead` tokens from here, or the empty string.
+    fn word(&self, ahead: usize) -> &'a str {
+        match self.tokens.get(self.at + ahead) {
+            Some((_, Token::Word(word))) => word,
+            _ => "",
         }
     }
 
-    pub(super) fn accept(&mut self, wanted: &str) -> bool {
-        let found = self.is(wanted);
-        if found {
-            self.advance();
-        }
-        found
+    fn accept(&mut self, wanted: &str) -> bool {
+        let is_wanted = self.word(0) == wanted;
+        self.at += usize::from(is_wanted);
+        is_wanted
     }
 
-    pub(super) fn expect(&mut self, wanted: &str) -> Result<(), Unrecognised> {
+    fn expect(&mut self, wanted: &str) -> Result<(), NotUnderstood> {
         if self.accept(wanted) { Ok(()) } else { Err(self.unexpected()) }
     }
 
-    /// A name, which no keyword is.
-    pub(super) fn name(&mut self) -> Result<&'a str, Unrecognised> {
-        match self.kind() {
-            Some(Kind::Word(word)) if !KEYWORDS.contains(&word.as_str()) => {
-                self.advance();
-                Ok(word)
-            }
-            _ => Err(self.unexpected()),
+    fn name(&mut self) -> Result<&'a str, NotUnderstood> {
+        let word = self.word(0);
+        let is_name = word.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+        if !is_name || KEYWORDS.contains(&word) {
+            return Err(self.unexpected());
         }
+        self.at += 1;
+        Ok(word)
     }
 
-    /// Whether the token behind the next one is this mark.
-    pub(super) fn is_second(&self, wanted: &str) -> bool {
-        let second = self.tokens.get(self.at + 1);
-        second.is_some_and(|token| matches!(token.kind, Kind::Mark(mark) if mark == wanted))
-    }
-
-    pub(super) fn local_named(&self, name: &str) -> Option<Local> {
-        self.scope.iter().rev().find(|(known, _)| *known == name).map(|(_, local)| *local)
-    }
-
-    fn declare(&mut self, name: &'a str) -> Result<usize, Unrecognised> {
-        let slot = self.slots;
-        self.slots += 1;
-        self.bring_into_scope(name, Local::Slot(slot))?;
-        Ok(slot)
-    }
-
-    fn bring_into_scope(&mut self, name: &'a str, local: Local) -> Result<(), Unrecognised> {
-        if self.scope.len() == LOCALS_MAX || self.slots > LOCALS_MAX {
+    fn declare(&mut self, name: &'a str) -> Result<usize, NotUnderstood> {
+        if self.locals == LOCALS_MAX {
             return Err(self.error(format!("there are more than {LOCALS_MAX} locals")));
         }
-        self.scope.push((name, local));
-        Ok(())
+        self.scope.push((name, self.locals));
+        self.locals += 1;
+        Ok(self.locals - 1)
     }
 
-    /// Statements up to a token that ends a block, which is left.
-    fn block(&mut self) -> Result<Block, Unrecognised> {
+    /// Statements up to a word that ends a block, which is left.
+    fn block(&mut self) -> Result<Block, NotUnderstood> {
         if self.blocks == BLOCKS_MAX {
             return Err(self.error(format!("blocks are nested deeper than {BLOCKS_MAX}")));
         }
         self.blocks += 1;
         let outer = self.scope.len();
         let mut block = Vec::new();
-        loop {
-            while self.accept(";") {}
-            if self.ends_block() {
-                break;
-            }
+        while !self.ends_block() {
             let line = self.line();
             let kind = self.statement()?;
             let is_last = matches!(kind, StatementKind::Return(_) | StatementKind::Break);
             block.push(Statement { line, kind });
-            if is_last {
-                while self.accept(";") {}
-                if !self.ends_block() {
-                    return Err(self.unexpected());
-                }
-                break;
+            while self.accept(";") {}
+            if is_last && !self.ends_block() {
+                return Err(self.unexpected());
             }
         }
         self.scope.truncate(outer);
@@ -167,10 +224,10 @@ impl<'a> Parser<'a> {
     }
 
     fn ends_block(&self) -> bool {
-        self.kind().is_none() || ["end", "else", "elseif"].iter().any(|word| self.is(word))
+        self.at == self.tokens.len() || matches!(self.word(0), "end" | "else" | "elseif")
     }
 
-    fn statement(&mut self) -> Result<StatementKind, Unrecognised> {
+    fn statement(&mut self) -> Result<StatementKind, NotUnderstood> {
         if self.accept("local") {
             return self.local();
         }
@@ -180,60 +237,40 @@ impl<'a> Parser<'a> {
         if self.accept("for") {
             return self.iteration();
         }
-        if self.accept("do") {
-            let block = self.block()?;
-            self.expect("end")?;
-            return Ok(StatementKind::Do(block));
-        }
         if self.accept("break") {
             return Ok(StatementKind::Break);
         }
         if self.accept("return") {
-            return self.result();
+            let is_bare = self.ends_block() || self.word(0) == ";";
+            let value = if is_bare { Expr::Literal(Value::Nil) } else { self.expression()? };
+            return Ok(StatementKind::Return(value));
         }
-        self.assignment_or_call()
+        let mut targets = Vec::new();
+        loop {
+            self.nodes = 0;
+            let target = self.suffixed()?;
+            match target {
+                Expr::Call(..) if targets.is_empty() => return Ok(StatementKind::Call(target)),
+                Expr::Local(_) | Expr::Index(_) => targets.push(target),
+                _ => return Err(self.unexpected()),
+            }
+            if !self.accept(",") {
+                break;
+            }
+        }
+        self.expect("=")?;
+        Ok(StatementKind::Assign(targets, self.expressions()?))
     }
 
-    fn local(&mut self) -> Result<StatementKind, Unrecognised> {
-        let mut names = vec![self.name()?];
-        while self.accept(",") {
-            names.push(self.name()?);
-        }
-        if let ([name], Some(protected)) = (names.as_slice(), self.is_alias_of_call()) {
-            for _ in ["=", "redis", ".", "call"] {
-                self.advance();
-            }
-            self.bring_into_scope(name, Local::Call { protected })?;
-            return Ok(StatementKind::Do(Vec::new()));
-        }
+    fn local(&mut self) -> Result<StatementKind, NotUnderstood> {
+        let names = self.names()?;
         // The values do not see the new names.
         let values = if self.accept("=") { self.expressions()? } else { Vec::new() };
-        let mut targets = Vec::new();
-        for name in names {
-            targets.push(Target::Slot(self.declare(name)?));
-        }
-        Ok(StatementKind::Assign(targets, values))
+        let targets = names.into_iter().map(|name| self.declare(name).map(Expr::Local));
+        Ok(StatementKind::Assign(targets.collect::<Result<_, _>>()?, values))
     }
 
-    /// Whether `= redis.call` or `= redis.pcall` follows, without a call of it, and if so, which.
-    fn is_alias_of_call(&self) -> Option<bool> {
-        let word = |ahead: usize| match self.tokens.get(self.at + ahead).map(|token| &token.kind) {
-            Some(Kind::Word(word)) => word.as_str(),
-            Some(Kind::Mark(mark)) => mark,
-            _ => "",
-        };
-        let is_function = word(0) == "=" && word(1) == "redis" && word(2) == ".";
-        if !is_function || word(4) == "(" || self.local_named("redis").is_some() {
-            return None;
-        }
-        match word(3) {
-            "call" => Some(false),
-            "pcall" => Some(true),
-            _ => None,
-        }
-    }
-
-    fn branches(&mut self) -> Result<StatementKind, Unrecognised> {
+    fn branches(&mut self) -> Result<StatementKind, NotUnderstood> {
         let mut arms = Vec::new();
         loop {
             let condition = self.expression()?;
@@ -243,46 +280,42 @@ impl<'a> Parser<'a> {
                 break;
             }
         }
-        let otherwise = if self.accept("else") { self.block()? } else { Vec::new() };
-        self.expect("end")?;
-        Ok(StatementKind::If(arms, otherwise))
-    }
-
-    fn iteration(&mut self) -> Result<StatementKind, Unrecognised> {
-        let first = self.name()?;
-        if !self.accept("=") {
-            return self.each(first);
+        if self.accept("else") {
+            arms.push((Expr::Literal(Value::Bool(true)), self.block()?));
         }
-        let from = self.expression()?;
-        self.expect(",")?;
-        let to = self.expression()?;
-        let step = if self.accept(",") { Some(self.expression()?) } else { None };
-        let outer = self.scope.len();
-        let slot = self.declare(first)?;
-        let body = self.body(outer)?;
-        Ok(StatementKind::Count { slot, from, to, step, body })
+        self.expect("end")?;
+        Ok(StatementKind::If(arms))
     }
 
-    fn each(&mut self, key: &'a str) -> Result<StatementKind, Unrecognised> {
-        let value = if self.accept(",") { Some(self.name()?) } else { None };
+    fn iteration(&mut self) -> Result<StatementKind, NotUnderstood> {
+        let names = self.names()?;
+        let outer = self.scope.len();
+        if names.len() == 1 && self.accept("=") {
+            let from = self.expression()?;
+            self.expect(",")?;
+            let to = self.expression()?;
+            let one = Expr::Literal(Value::Number(1.0));
+            let step = if self.accept(",") { self.expression()? } else { one };
+            let local = self.declare(names[0])?;
+            let body = self.body(outer)?;
+            return Ok(StatementKind::Count { local, limits: [from, to, step], body });
+        }
         self.expect("in")?;
-        let in_order = self.is("ipairs");
-        if !in_order && !self.is("pairs") {
+        let in_order = self.word(0) == "ipairs";
+        if names.len() > 2 || !in_order && self.word(0) != "pairs" {
             return Err(self.error("`for` runs only over `pairs(..)` and `ipairs(..)`"));
         }
-        self.advance();
+        self.at += 1;
         self.expect("(")?;
         let table = self.expression()?;
         self.expect(")")?;
-        let outer = self.scope.len();
-        let key = self.declare(key)?;
-        let value = value.map(|name| self.declare(name)).transpose()?;
+        let locals = names.into_iter().map(|name| self.declare(name)).collect::<Result<_, _>>()?;
         let body = self.body(outer)?;
-        Ok(StatementKind::Each { key, value, table, in_order, body })
+        Ok(StatementKind::Each { locals, table, in_order, body })
     }
 
     /// The body of a loop, whose own names go out of scope behind it.
-    fn body(&mut self, outer: usize) -> Result<Block, Unrecognised> {
+    fn body(&mut self, outer: usize) -> Result<Block, NotUnderstood> {
         self.expect("do")?;
         let body = self.block()?;
         self.expect("end")?;
@@ -290,57 +323,165 @@ impl<'a> Parser<'a> {
         Ok(body)
     }
 
-    /// Redis replies the first value only, but the others are evaluated.
-    fn result(&mut self) -> Result<StatementKind, Unrecognised> {
-        if self.ends_block() || self.is(";") {
-            return Ok(StatementKind::Return(None));
-        }
-        let mut values = self.expressions()?;
-        if values.len() > 1 {
-            return Err(self.error("`return` of several values is not understood"));
-        }
-        Ok(StatementKind::Return(values.pop()))
-    }
-
-    fn assignment_or_call(&mut self) -> Result<StatementKind, Unrecognised> {
-        if let Some(Kind::Word(word)) = self.kind()
-            && self.local_named(word).is_none()
-            && (self.is_second("=") || self.is_second(","))
-        {
-            return Err(self.error(format!("`{word}` is not a local: write `local {word}`")));
-        }
-        self.operators = 0;
-        let first = self.suffixed()?;
-        if !self.is("=") && !self.is(",") {
-            return match first {
-                Expr::Redis(_) | Expr::Library(..) => Ok(StatementKind::Call(first)),
-                _ => Err(self.unexpected()),
-            };
-        }
-        let mut targets = vec![self.target(first)?];
+    fn names(&mut self) -> Result<Vec<&'a str>, NotUnderstood> {
+        let mut names = vec![self.name()?];
         while self.accept(",") {
-            self.operators = 0;
-            let next = self.suffixed()?;
-            targets.push(self.target(next)?);
+            names.push(self.name()?);
         }
-        self.expect("=")?;
-        Ok(StatementKind::Assign(targets, self.expressions()?))
+        Ok(names)
     }
 
-    fn target(&self, expr: Expr) -> Result<Target, Unrecognised> {
-        match expr {
-            Expr::Local(slot) => Ok(Target::Slot(slot)),
-            Expr::Index(table, key) => Ok(Target::Field(*table, *key)),
-            _ => Err(self.error("this cannot be assigned to")),
-        }
-    }
-
-    /// One or more, with commas.
-    fn expressions(&mut self) -> Result<Vec<Expr>, Unrecognised> {
+    fn expressions(&mut self) -> Result<Vec<Expr>, NotUnderstood> {
         let mut found = vec![self.expression()?];
         while self.accept(",") {
             found.push(self.expression()?);
         }
         Ok(found)
+    }
+
+    /// A whole expression of a statement.
+    fn expression(&mut self) -> Result<Expr, NotUnderstood> {
+        self.nodes = 0;
+        self.binary(0)
+    }
+
+    fn count_node(&mut self) -> Result<(), NotUnderstood> {
+        self.nodes += 1;
+        if self.nodes > NODES_MAX {
+            return Err(self.error(format!("an expression has over {NODES_MAX} operators")));
+        }
+        Ok(())
+    }
+
+    /// An expression whose operators bind at least as strongly as `strength`.
+    fn binary(&mut self, strength: u8) -> Result<Expr, NotUnderstood> {
+        let mut left = self.unary()?;
+        loop {
+            let operator = BINARY.iter().find(|(word, ..)| *word == self.word(0));
+            let Some((_, operator, to_left, to_right)) = operator else { return Ok(left) };
+            if *to_left < strength {
+                return Ok(left);
+            }
+            self.at += 1;
+            self.count_node()?;
+            left = Expr::Binary(*operator, Box::new([left, self.binary(*to_right)?]));
+        }
+    }
+
+    fn unary(&mut self) -> Result<Expr, NotUnderstood> {
+        let operator = match self.word(0) {
+            "not" => Unary::Not,
+            "-" => Unary::Minus,
+            "#" => Unary::Length,
+            _ => return self.simple(),
+        };
+        self.at += 1;
+        self.count_node()?;
+        Ok(Expr::Unary(operator, Box::new(self.binary(UNARY_STRENGTH)?)))
+    }
+
+    fn simple(&mut self) -> Result<Expr, NotUnderstood> {
+        let literal = match self.tokens.get(self.at) {
+            Some((_, Token::Number(number))) => Value::Number(*number),
+            Some((_, Token::Text(text))) => Value::from(text.as_str()),
+            Some((_, Token::Word("nil"))) => Value::Nil,
+            Some((_, Token::Word("true"))) => Value::Bool(true),
+            Some((_, Token::Word("false"))) => Value::Bool(false),
+            Some((_, Token::Word("{"))) => return self.table(),
+            _ => return self.suffixed(),
+        };
+        self.at += 1;
+        Ok(Expr::Literal(literal))
+    }
+
+    /// A name or an expression in parentheses, with the indexes and arguments behind it.
+    fn suffixed(&mut self) -> Result<Expr, NotUnderstood> {
+        let mut found = if self.accept("(") {
+            self.count_node()?;
+            let inner = self.binary(0)?;
+            self.expect(")")?;
+            Expr::Unary(Unary::Single, Box::new(inner))
+        } else {
+            self.named()?
+        };
+        loop {
+            if self.accept("[") {
+                let key = self.binary(0)?;
+                self.expect("]")?;
+                found = Expr::Index(Box::new([found, key]));
+            } else if self.accept(".") {
+                let key = Expr::Literal(Value::from(self.name()?));
+                found = Expr::Index(Box::new([found, key]));
+            } else if self.accept("(") {
+                let args = self.arguments()?;
+                self.note_pattern(&args)?;
+                found = Expr::Call(Box::new(found), args);
+            } else {
+                return Ok(found);
+            }
+            self.count_node()?;
+        }
+    }
+
+    /// A local or a function of the library.
+    fn named(&mut self) -> Result<Expr, NotUnderstood> {
+        let mut name = self.name()?.to_owned();
+        if let Some((_, local)) = self.scope.iter().rev().find(|(known, _)| *known == name) {
+            return Ok(Expr::Local(*local));
+        }
+        if self.accept(".") {
+            name = format!("{name}.{}", self.name()?);
+        }
+        match LIBRARY.iter().position(|(known, _)| *known == name) {
+            Some(place) => Ok(Expr::Literal(Value::Function(place))),
+            None => Err(self.error(format!("`{name}` is neither a local nor a known function"))),
+        }
+    }
+
+    /// Keys are listed before the run, so all calls of `keys` must have the same literal pattern.
+    fn note_pattern(&mut self, args: &[Expr]) -> Result<(), NotUnderstood> {
+        let [Expr::Literal(Value::Text(command)), Expr::Literal(Value::Text(pattern))] = args
+        else {
+            return Ok(());
+        };
+        if !command.eq_ignore_ascii_case(b"keys") {
+            return Ok(());
+        }
+        if self.pattern.as_ref().is_some_and(|known| **known != **pattern) {
+            return Err(self.error("a script lists keys by one pattern only"));
+        }
+        self.pattern = Some(pattern.to_vec());
+        Ok(())
+    }
+
+    fn arguments(&mut self) -> Result<Vec<Expr>, NotUnderstood> {
+        let mut found = Vec::new();
+        while !self.accept(")") {
+            if !found.is_empty() {
+                self.expect(",")?;
+            }
+            found.push(self.binary(0)?);
+        }
+        Ok(found)
+    }
+
+    fn table(&mut self) -> Result<Expr, NotUnderstood> {
+        self.at += 1;
+        self.count_node()?;
+        let mut items = Vec::new();
+        let mut fields = Vec::new();
+        while !self.accept("}") {
+            if self.word(1) == "=" {
+                let name = Arc::from(self.name()?.as_bytes());
+                self.at += 1;
+                fields.push((name, self.binary(0)?));
+            } else {
+                items.push(self.binary(0)?);
+            }
+            if !self.accept(",") && self.word(0) != "}" {
+                return Err(self.unexpected());
+            }
+        }
+        Ok(Expr::Table(items, fields))
     }
 }
