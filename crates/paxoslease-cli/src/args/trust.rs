@@ -34,7 +34,7 @@ pub(crate) struct TrustArgs {
 
     /// Name in the nodes' certificates
     ///
-    /// If it differs from the host of the endpoint.
+    /// If it differs from the host of the endpoint. Nodes that other nodes name need it, too.
     #[arg(long, value_name = "NAME", env = "PAXOSLEASE_TLS_SERVER_NAME", help_heading = CONNECTION)]
     #[arg(requires = "tls_ca")]
     pub(crate) tls_server_name: Option<String>,

@@ -107,19 +107,20 @@ impl Session {
         name: &str,
         hint: &Hint,
     ) {
-        let fitting = self.lease_channels.iter().filter(|known| known.pattern.fits(name));
-        let fitting: Vec<Channel> = fitting.map(|known| known.channel.clone()).collect();
-        if fitting.is_empty() || !turn.common.rules.allows(self.place(), Verb::Read, name) {
+        let is_fitting = self.lease_channels.iter().any(|known| known.pattern.fits(name));
+        if !is_fitting || !turn.common.rules.allows(self.place(), Verb::Read, name) {
             return;
         }
         if self.misses() {
             return turn.common.tally.limited(turn.shard.now(), Limit::Watch, 1);
         }
         let Some(told) = told(hint) else { return };
-        let channel = [LEASES, name.as_bytes()].concat();
-        for subscription in fitting {
-            self.tell(turn.common, &subscription, &channel, told.to_string().as_bytes());
+        let (channel, told) = ([LEASES, name.as_bytes()].concat(), told.to_string());
+        let known = std::mem::take(&mut self.lease_channels);
+        for fitting in known.iter().filter(|known| known.pattern.fits(name)) {
+            self.tell(turn.common, &fitting.channel, &channel, told.as_bytes());
         }
+        self.lease_channels = known;
     }
 
     /// Tells a subscriber how many hints it did not get. Returns whether it has subscribed to any.
