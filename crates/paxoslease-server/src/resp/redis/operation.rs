@@ -172,17 +172,19 @@ impl Operation {
             Err(fault) => return Next::Reply(Reply::Error(format!("ERR {fault}").into_bytes())),
         };
         // A script that fails half-way has changed nothing yet. Redis would keep the first half.
-        if matches!(reply, Reply::Error(_)) {
-            return Next::Reply(reply);
-        }
-        let effects = match self.keys.effects() {
-            Ok(effects) => effects,
-            Err(text) => return Next::Reply(Reply::Error(text.into_bytes())),
+        let changes = match (&reply, self.keys.effects()) {
+            (Reply::Error(text), _) => Err(text.clone()),
+            (_, effects) => effects.map_err(String::into_bytes),
         };
-        let doubtful = self.keys.doubtful(&effects);
+        let effects = changes.as_deref().unwrap_or_default();
+        let doubtful = self.keys.doubtful(effects);
         if !doubtful.is_empty() {
             return Next::Learn(doubtful, Trust::Quorum);
         }
+        let effects = match changes {
+            Ok(effects) => effects,
+            Err(text) => return Next::Reply(Reply::Error(text)),
+        };
         if let Program::Wait(_) = self.program
             && matches!(reply, Reply::Nil)
         {
