@@ -50,6 +50,7 @@ mod digest;
 mod durable;
 mod ended;
 mod epochs;
+mod first_release;
 mod inspection;
 mod kinds;
 mod listed;
@@ -73,6 +74,7 @@ pub use config::{Config, ConfigError, Limits};
 pub use digest::Lens;
 pub use durable::lasts::Lasts;
 pub use durable::value::{DurableRegister, DurableValue, DurableWrite};
+pub use first_release::ReleaseId;
 pub use membership::configuration::{
     ADDRESS_BYTES_MAX, Birth, Change, ChangeError, Configuration, EPOCHS_MISSED_MAX, Member,
     Members,

@@ -301,8 +301,8 @@ pub enum Answer {
     NotHeld,
     /// A release has ended.
     Released {
-        /// Whether a majority still had the lease, or may have had it: answers were lost.
-        held: bool,
+        /// Whether this release ended the tenure; `None` if that is not known.
+        held: Option<bool>,
         /// Whether a majority confirmed. If not, the lease ends with its ttl.
         confirmed: bool,
     },

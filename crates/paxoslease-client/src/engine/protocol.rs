@@ -91,6 +91,8 @@ pub(crate) fn put_hello(out: &mut Vec<u8>, token: Option<&str>, name: Option<&st
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     NotHeld,
+    /// The lease is over, and it is not known which of several releases ended it.
+    Unknown,
     /// The ttl is out of the cell's bounds.
     Ttl,
     /// The node is about to stop.
@@ -108,6 +110,7 @@ impl Refusal {
         let rest = rest.to_owned();
         match word {
             "NOTHELD" => Self::NotHeld,
+            "UNKNOWN" => Self::Unknown,
             "TTL" => Self::Ttl,
             "NOQUORUM" => Self::Elsewhere(AskError::NoQuorum(rest.into())),
             "QUARANTINE" => Self::Elsewhere(match Quarantine::parse(&rest) {
@@ -131,6 +134,7 @@ impl Refusal {
         match self {
             Self::Elsewhere(error) | Self::Final(error) => error,
             Self::NotHeld => AskError::Protocol("NOTHELD for a request without a tenure".into()),
+            Self::Unknown => AskError::Protocol("UNKNOWN for a request that ends no lease".into()),
             Self::Ttl => AskError::Protocol("TTL for a request without a ttl".into()),
             Self::Stopping => busy("it is stopping".into()),
         }

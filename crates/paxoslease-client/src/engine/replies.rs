@@ -150,7 +150,7 @@ impl Engine {
                 self.is_worse_than_others(sent_at)
                     && pending.refused_by.len() + 1 < self.endpoints.len()
             }
-            Refusal::NotHeld | Refusal::Ttl | Refusal::Final(_) => false,
+            Refusal::NotHeld | Refusal::Unknown | Refusal::Ttl | Refusal::Final(_) => false,
         };
         may && now < pending.give_up_at
     }
@@ -176,6 +176,9 @@ impl Engine {
             }
             (NodeRequest::Release(release), Refusal::NotHeld) => {
                 release.over(ReleaseOutcome::NotHeld);
+            }
+            (NodeRequest::Release(release), Refusal::Unknown) => {
+                release.over(ReleaseOutcome::Confirmed);
             }
             (NodeRequest::Acquire(id), Refusal::Elsewhere(error)) => {
                 self.no_majority(now, id, error);

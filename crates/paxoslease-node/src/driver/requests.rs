@@ -69,7 +69,7 @@ impl Driver {
             },
             Request::Release { lease, fence } => match Tenure::from_fence(fence) {
                 None => {
-                    let never = Answer::Released { held: false, confirmed: true };
+                    let never = Answer::Released { held: Some(false), confirmed: true };
                     return self.reply(now, token, never);
                 }
                 Some(tenure) => {

@@ -172,11 +172,14 @@ pub(super) async fn release(
     let answer = app.remote.ask(Request::Release { lease, fence }).await;
     app.gate.audit.answered(Box::new(entry), &answer);
     match answer {
-        Answer::Released { held: true, confirmed: true } => {
+        Answer::Released { held: Some(true), confirmed: true } => {
             Ok(Json(Released { name: name.name().to_string(), fence: fence.to_string() }))
         }
-        Answer::Released { held: false, confirmed: true } => {
+        Answer::Released { held: Some(false), confirmed: true } => {
             Err(Refusal::NotHeld { name: name.name().to_string() })
+        }
+        Answer::Released { held: None, confirmed: true } => {
+            Err(Refusal::Unknown { name: name.name().to_string() })
         }
         Answer::Released { confirmed: false, .. } => {
             Err(app.refuse(&name, Answer::NoQuorum, Changed::Released).await)

@@ -30,6 +30,11 @@ pub(super) enum Refusal {
     Held { name: String, by: Option<(String, u64)>, remaining: Duration, waited: bool },
     #[error("this tenure of {name:?} is over; acquire the lease again to get a new fence")]
     NotHeld { name: String },
+    #[error(
+        "this tenure of {name:?} is over, but it is not known whether this request ended it or \
+         another one did"
+    )]
+    Unknown { name: String },
     #[error("no client holds {name:?}")]
     NotSeen { name: String },
     #[error("no such path: {path:?}; see GET /openapi.json")]
@@ -197,6 +202,7 @@ impl Refusal {
         match self {
             Self::Held { .. } => (StatusCode::CONFLICT, "held"),
             Self::NotHeld { .. } => (StatusCode::GONE, "not_held"),
+            Self::Unknown { .. } => (StatusCode::GONE, "unknown"),
             Self::NotSeen { .. } | Self::NoSuchPath { .. } => (StatusCode::NOT_FOUND, "not_found"),
             Self::Cell { problem: Problem { why: Why::Quarantine(_), .. }, .. } => {
                 (StatusCode::SERVICE_UNAVAILABLE, "quarantine")

@@ -521,12 +521,12 @@ impl Session {
                 operation.effects.push_front((place, Effect::Acquire { value, ends_at }));
                 self.change_next(turn, id, operation);
             }
-            (Effect::Release { .. }, Answer::Released { held: true, confirmed: true })
+            (Effect::Release { .. }, Answer::Released { held: Some(true), confirmed: true })
             | (Effect::SetEnd { .. }, Answer::Renewed { .. }) => {
                 operation.keys.applied(place);
                 self.change_next(turn, id, operation);
             }
-            (Effect::Release { .. }, Answer::Released { held: false, confirmed: true })
+            (Effect::Release { .. }, Answer::Released { held: Some(false), confirmed: true })
             | (Effect::SetEnd { .. }, Answer::NotHeld) => {
                 // The tenure was over before: what the key is now decides anew.
                 roll_back(turn, &mut operation);
