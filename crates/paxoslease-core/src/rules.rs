@@ -68,6 +68,8 @@ listed! {
         ReleaseNeedsMajority,
         /// P6: a release that may have ended the tenure, or not, says that this is not known.
         UnknownEndIsTold,
+        /// P10: an inspection tells an end that a majority stores.
+        EndNeedsMajority,
         /// P7: a client renews only a tenure that was granted to it.
         OnlyOwnTenureIsRenewed,
         /// A1: `ttl <= M` holds in Renew and Heal too.

@@ -310,6 +310,48 @@ fn an_inspection_is_asked_anew_while_a_member_is_in_quarantine() {
     assert!(matches!(cell.answers(3)[..], [Event::Inspected { accepted: None, .. }]));
 }
 
+/// How long the lease lasts that node 2 finds, when only these acceptors have received a renewal of
+/// the holder for 60 s and the lease was for 10 s.
+fn left_after(rules: Rules, renewed: &[u16], is_lost: impl Fn(&cell::Letter) -> bool) -> Duration {
+    let mut cell = TestCell::with(3, 0, |config| config.rules = rules);
+    cell.acquire_for(1, 1, NO_WAIT, TTL);
+    cell.settle();
+    let tenure = cell.granted(1).expect("free");
+    let now = cell.now;
+    let (name, holder) = (name(NAME), Holder::NONE);
+    let renew = Renew { token: Token(2), name, holder, tenure, ttl: WAIT };
+    cell.shard(1).renew(now, renew).expect("in bounds");
+    cell.collect();
+    for letter in cell.take(|letter| letter.kind() == "Renew") {
+        if renewed.contains(&letter.to.get()) {
+            cell.deliver(&letter).expect("normal input");
+        }
+    }
+    cell.letters.clear();
+    cell.shard(2).inspect(now, Token(3), name).expect("in bounds");
+    cell.collect();
+    live_without(&mut cell, Duration::from_secs(1), |letter| {
+        letter.kind() == "Renew" || is_lost(letter)
+    });
+    match cell.answers(3)[..] {
+        [Event::Inspected { accepted: Some(lease), .. }] => lease.remaining.as_duration(),
+        ref answers => panic!("{answers:?}"),
+    }
+}
+
+/// P10. A renewal that only node 1 has received may fail, so no end of it is told.
+#[test]
+fn an_inspection_tells_an_end_that_a_majority_stores() {
+    let is_old = |left: Duration| left <= TTL;
+    assert!(is_old(left_after(Rules::ALL, &[], |_| false)));
+    assert!(!is_old(left_after(Rules::ALL, &[2], |_| false)));
+    assert!(!is_old(left_after(Rules::ALL, &[3], |_| false)));
+    // Node 3 does not answer: what nodes 1 and 2 tell together.
+    assert!(is_old(left_after(Rules::ALL, &[], |letter| is_with(letter, 3))));
+    #[cfg(feature = "mutants")]
+    assert!(!is_old(left_after(Rules::without(Rule::EndNeedsMajority), &[], |_| false)));
+}
+
 /// Section 7. The nodes that waited are gone, and the name is reserved for them. Node 4 only
 /// proposes, so it does not know that.
 #[test]

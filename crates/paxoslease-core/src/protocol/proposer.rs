@@ -431,7 +431,7 @@ impl Proposer {
             }
             Reply::Released { tenure, by } => self.on_released(env, member, tenure, by),
             Reply::Inspected { query, accepted, standing } => {
-                self.on_inspected(env, member, query, accepted, standing);
+                self.on_inspected(env, now, member, query, accepted, standing);
             }
             Reply::Stood { version, stored, held, is_dated } => {
                 let dated = if is_dated { member } else { MemberSet::EMPTY };
