@@ -83,6 +83,10 @@ pub struct Bounds {
     pub any_proposer: bool,
     /// The most releases.
     pub releases: u8,
+    /// Whether a tenure may be released through every proposer, once each, and not only by its
+    /// holder. Exactly one of these releases must learn that it ended the tenure, unless some learn
+    /// that this is not known. No lease may expire within the bounds.
+    pub rivals: bool,
     /// How often a client may leave before its answer arrives.
     pub abandons: u8,
     /// The most crashes.
@@ -150,6 +154,7 @@ impl Default for Bounds {
             member_renewals: 0,
             any_proposer: false,
             releases: 0,
+            rivals: false,
             abandons: 0,
             crashes: 0,
             clean_restarts: 0,

@@ -41,8 +41,8 @@ pub const SCRIPTED: [Rule; 6] = [
     Rule::RecordlessFloorIsLearnt,
 ];
 
-/// The rules with a test of their own in `tests/newcomer.rs`.
-pub const TESTED: [Rule; 1] = [Rule::NewcomerForgetsRecords];
+/// The rules with a test of their own, in `tests/newcomer.rs` or among those of the core.
+pub const TESTED: [Rule; 2] = [Rule::NewcomerForgetsRecords, Rule::EndNeedsMajority];
 
 /// The rules about clock drift, which this world lacks. The simulator has scripts for them.
 pub const SIMULATED: [Rule; 2] = [Rule::BeliefKeepsDriftMargin, Rule::WaitedIsShrunkByDrift];

@@ -41,6 +41,7 @@ pub(crate) struct State {
     /// index.
     net_sums: [u64; NODES_MAX],
     beliefs: [Option<Belief>; CLIENTS_MAX],
+    endings: [Ending; CLIENTS_MAX],
     /// The belief of a client in a tenure that was granted to another client (P7 switched off).
     adopted: Option<Belief>,
     fences: [u64; NAMES.len()],
@@ -49,6 +50,15 @@ pub(crate) struct State {
     /// How many configurations were decided after the first, and the last of them.
     decisions: u8,
     configured: u16,
+}
+
+/// What the releases of a client's tenure were told.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+struct Ending {
+    /// The nodes that were asked, as bits.
+    asked: u8,
+    ended: u8,
+    not_ended: u8,
 }
 
 /// One step of the world: an input of a node, or the passing of time.
@@ -171,6 +181,9 @@ impl World {
         for belief in state.beliefs.iter().chain([&state.adopted]) {
             common = mix(common, belief.map_or(0, |belief| identity_of(&belief)));
         }
+        for Ending { asked, ended, not_ended } in state.endings {
+            common = mix(common, u64::from_le_bytes([asked, ended, not_ended, 0, 0, 0, 0, 0]));
+        }
         for number in state.fences.iter().chain(&state.issued) {
             common = mix(common, *number);
         }
@@ -207,7 +220,8 @@ impl World {
     /// An answer that a proposer only counts is not a step: its time of arrival makes no difference
     /// until an answer has an effect, so it is counted right before that answer. Apart from that, a
     /// proposer acts the same whatever it has counted, except that it may heal more acceptors. What
-    /// it counted for one round or release has no effect on another. This reduction keeps every
+    /// it counted for one round or release has no effect on another. (What rivals are told is an
+    /// exception.) This reduction keeps every
     /// schedule that matters and removes most of the states.
     pub(crate) fn choices(&mut self, state: &State, steps: &mut Vec<Step>) {
         steps.clear();
@@ -237,6 +251,11 @@ impl World {
                 for from in self.counted(node, state, alike) {
                     let mut push = |input| steps.push(Step::At { node: node as u8, from, input });
                     alike.iter().for_each(|(_, input)| push(*input));
+                    // What a release is told at its end depends on the answers until then.
+                    if self.bounds.rivals && matches!(alike[0].0, Subject::Release(_)) {
+                        let wake_at = self.nodes.views[from as usize].wake_at;
+                        wake_at.filter(|at| *at <= now).into_iter().for_each(|_| push(Input::Wake));
+                    }
                 }
             }
             let from = state.nodes[node];
@@ -359,7 +378,9 @@ impl World {
                         }
                     }
                 }
-                if spec.releases && !released && state.releases < bounds.releases {
+                let was_asked = state.endings[usize::from(client)].asked & 1 << node != 0;
+                let may_release = !released || bounds.rivals && !was_asked;
+                if spec.releases && may_release && state.releases < bounds.releases {
                     push(node, Input::Release { client, tenure });
                 }
                 let is_held = belief.is_held(at(state.tick)) && state.standing & 1 << client == 0;
@@ -395,6 +416,7 @@ impl World {
             Input::Sweep => next.sweeps += 1,
             Input::Release { client, .. } => {
                 next.releases += 1;
+                next.endings[usize::from(client)].asked |= 1 << node;
                 // The holder ends its belief before it sends a Release (P6).
                 if let Some(belief) = &mut next.beliefs[usize::from(client)] {
                     belief.release();

@@ -19,6 +19,11 @@ fn every_rule_switched_off_does_the_harm_it_prevents() {
             Checks::Harm if mutant.rule == Rule::EndedTenureIsNotStored => {
                 assert!(matches!(harm, Harm::ReleasedReturns(_)), "{harm}");
             }
+            Checks::Harm
+                if [Rule::FirstReleaseIsKept, Rule::UnknownEndIsTold].contains(&mutant.rule) =>
+            {
+                assert!(matches!(harm, Harm::EndedWrongly(_)), "{harm}");
+            }
             Checks::Lost => assert!(matches!(harm, Harm::LeaseLost(_)), "{harm}"),
             Checks::Harm => assert!(matches!(harm, Harm::FencesOutOfOrder(_)), "{harm}"),
             Checks::All => unreachable!("mutants are judged by their harm"),

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 
 use crate::ended::Ended;
+use crate::first_release::FirstReleases;
 use crate::protocol::acceptor::Acceptor;
 use crate::protocol::proposer::Proposer;
 use crate::queueing::contender::Contenders;
@@ -36,12 +37,13 @@ impl Lens<'_> {
 }
 
 impl Shard {
-    /// Forgets which tenures it must not store (A8, S3). For safety, refusing a Propose or a Heal
+    /// Forgets which tenures it must not store (A8, S3), and who released them (A9). For safety, refusing a Propose or a Heal
     /// is the same as losing it. So the shard can then do all that it could do before, and is in
     /// fewer states.
     pub fn forget_ended(&mut self) {
         if let Some(acceptor) = &mut self.acceptor {
             acceptor.ended = Ended::default();
+            acceptor.first_releases = FirstReleases::new(0);
         }
     }
 
@@ -86,6 +88,7 @@ impl Acceptor {
         }
         self.registers.digest(|set| lens.place(set), hasher);
         self.ended.hash(hasher);
+        self.first_releases.sorted().hash(hasher);
         if lens.hints {
             self.turns.hash(hasher);
         }

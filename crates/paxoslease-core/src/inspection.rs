@@ -5,11 +5,13 @@
 //! decide between a tenure and none, the inspection asks again, and in the end it has no answer.
 
 use alloc::boxed::Box;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::outbox::{Body, LiveLease, Sighting, Token};
 use crate::protocol::proposer::{Env, Proposer};
+use crate::rules::Rule;
 use crate::{Cell, Config, Event, Holder, Instant, Label, MemberSet, Seen, Standing, Ttl};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -29,11 +31,34 @@ pub(crate) struct Inspection {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Report {
     by: MemberSet,
+    /// When the record of each of them ends, the latest first.
+    ends: Vec<Instant>,
     lease: LiveLease,
 }
 
+/// Ends that differ by less are equal: acceptors receive a request at different times.
+const SAME_END: Duration = Duration::from_millis(1);
+
+impl Report {
+    /// When the lease ends: until then a majority stores it. `None` while the acceptors that have
+    /// not answered could change that. Members set the end of a standing lease.
+    fn ends_at(&self, quorum: u32, missing: u32) -> Option<Instant> {
+        let nth = |count: u32| self.ends.get(count.checked_sub(1)? as usize).copied();
+        let at_least = nth(quorum)?;
+        let at_most = quorum.checked_sub(missing).and_then(nth).unwrap_or(Instant::MAX);
+        let is_known = at_most.since(at_least) <= SAME_END || self.lease.standing.is_some();
+        is_known.then_some(at_least)
+    }
+}
+
 impl Inspection {
-    fn note(&mut self, member: MemberSet, accepted: Option<Seen<'_>>, standing: Option<Standing>) {
+    fn note(
+        &mut self,
+        now: Instant,
+        member: MemberSet,
+        accepted: Option<Seen<'_>>,
+        standing: Option<Standing>,
+    ) {
         if self.answered.contains(member) {
             return;
         }
@@ -42,9 +67,11 @@ impl Inspection {
             self.free = self.free.with(member);
             return;
         };
+        let ends_at = now.after(remaining.as_duration());
         match self.held.iter_mut().find(|report| report.lease.seen.tenure == tenure) {
-            Some(Report { by, lease: LiveLease { seen, standing: known } }) => {
+            Some(Report { by, ends, lease: LiveLease { seen, standing: known } }) => {
                 *by = by.with(member);
+                ends.insert(ends.partition_point(|later| *later >= ends_at), ends_at);
                 seen.remaining = seen.remaining.max(remaining);
                 if seen.label.holder() == Holder::NONE {
                     seen.label = seen.label.with_holder(holder);
@@ -56,18 +83,25 @@ impl Inspection {
             None => {
                 let label = self.label.with_holder(holder);
                 let seen = Sighting { tenure, remaining, label };
-                self.held.push(Report { by: member, lease: LiveLease { seen, standing } });
+                let lease = LiveLease { seen, standing };
+                self.held.push(Report { by: member, ends: vec![ends_at], lease });
             }
         }
     }
 
     /// What a majority stores; `None` while the acceptors that have not answered could change that.
-    fn verdict(&self, cell: &Cell) -> Option<Option<&LiveLease>> {
+    /// Those in `absent` will not answer. Then the end is what a majority of the others tells.
+    fn verdict(&self, cell: &Cell, now: Instant, absent: MemberSet) -> Option<Option<LiveLease>> {
         let quorum = cell.quorum();
         let missing = cell.old_set().without(self.answered);
         let has_majority = |report: &&Report| report.by.len() >= quorum;
         if let Some(report) = self.held.iter().find(has_majority) {
-            return Some(Some(&report.lease));
+            let ends_at = report.ends_at(quorum, missing.without(absent).len())?;
+            let mut lease = report.lease.clone();
+            if lease.standing.is_none() && cell.rules().on(Rule::EndNeedsMajority) {
+                lease.seen.remaining = Ttl::from_duration(ends_at.since(now)).unwrap_or(Ttl::MIN);
+            }
+            return Some(Some(lease));
         }
         let could_have = |report: &Report| report.by.with(missing).len() >= quorum;
         let is_free = self.free.len() >= quorum
@@ -117,19 +151,32 @@ impl Proposer {
     pub(crate) fn on_inspected(
         &mut self,
         env: &mut Env<'_>,
+        now: Instant,
         member: MemberSet,
         query: u64,
         accepted: Option<Seen<'_>>,
         standing: Option<Standing>,
     ) {
         if let Some(inspection) = self.inspections.get_mut(&query) {
-            inspection.note(member, accepted, standing);
-            if let Some(verdict) = inspection.verdict(env.cell()) {
-                let (token, accepted) = (inspection.token, verdict.cloned().map(Box::new));
-                env.out.emit(Event::Inspected { token, accepted });
-                self.inspections.remove(&query);
-            }
+            inspection.note(now, member, accepted, standing);
+            self.settle_inspection(env, now, query, self.silent);
         }
+    }
+
+    /// Answers an inspection, if the acceptors that are not absent have told enough.
+    fn settle_inspection(
+        &mut self,
+        env: &mut Env<'_>,
+        now: Instant,
+        query: u64,
+        absent: MemberSet,
+    ) -> bool {
+        let Some(inspection) = self.inspections.get(&query) else { return true };
+        let Some(verdict) = inspection.verdict(env.cell(), now, absent) else { return false };
+        let (token, accepted) = (inspection.token, verdict.map(Box::new));
+        env.out.emit(Event::Inspected { token, accepted });
+        self.inspections.remove(&query);
+        true
     }
 
     fn queries(&self) -> Vec<u64> {
@@ -140,9 +187,12 @@ impl Proposer {
 
     /// Repeats the Inspect to the acceptors that have not answered, until the deadline. If a
     /// majority has answered, all are asked anew: the others may be connected and never answer, as
-    /// in quarantine.
+    /// in quarantine. If that majority stores one tenure, its end is enough.
     pub(crate) fn inspection_timed_out(&mut self, env: &mut Env<'_>, now: Instant, query: u64) {
         let reachable = env.cell().old_set().without(self.silent);
+        if self.settle_inspection(env, now, query, env.cell().old_set()) {
+            return;
+        }
         let Some(inspection) = self.inspections.get_mut(&query) else { return };
         let Inspection { token, started_at, deadline, .. } = *inspection;
         if now >= deadline {

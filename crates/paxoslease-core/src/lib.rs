@@ -50,6 +50,7 @@ mod digest;
 mod durable;
 mod ended;
 mod epochs;
+mod first_release;
 mod inspection;
 mod kinds;
 mod listed;
@@ -75,6 +76,7 @@ pub use durable::checking::DurableCounts;
 pub use durable::lasts::Lasts;
 pub use durable::message::{DurableMessage, SentRegister, SentValue, StoreRefusal};
 pub use durable::value::{DurableRegister, DurableValue, DurableWrite};
+pub use first_release::ReleaseId;
 pub use membership::configuration::{
     ADDRESS_BYTES_MAX, Birth, Change, ChangeError, Configuration, EPOCHS_MISSED_MAX, Member,
     Members,

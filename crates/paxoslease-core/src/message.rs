@@ -4,7 +4,7 @@
 //! Every message names its round by its ballot (a Release by its tenure). A reply does not repeat
 //! the name. No message carries its sender, because the transport knows it.
 
-use crate::{Ballot, DurableMessage, Holder, Lasts, Name, Standing, Tenure, Ttl};
+use crate::{Ballot, DurableMessage, Holder, Lasts, Name, ReleaseId, Standing, Tenure, Ttl};
 
 /// A message from one node to another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -70,6 +70,8 @@ pub enum Request<'a> {
         name: Name<'a>,
         /// The tenure to end.
         tenure: Tenure,
+        /// Names this Release. A repetition has the same.
+        id: ReleaseId,
     },
     /// Sets when a standing lease ends (S1).
     Stand {
@@ -141,8 +143,9 @@ pub enum Reply<'a> {
     Released {
         /// The tenure that is over.
         tenure: Tenure,
-        /// Whether it was live at the acceptor.
-        held: bool,
+        /// The Release that ended it here; zero if the acceptor may have forgotten it, and `None` if
+        /// the tenure was not live here (A9).
+        by: Option<ReleaseId>,
     },
     /// The answer to an Inspect.
     Inspected {
@@ -259,7 +262,7 @@ impl Reply<'_> {
             Self::Reject { .. }
                 | Self::NotHeld { .. }
                 | Self::NotHealed { .. }
-                | Self::Released { held: false, .. }
+                | Self::Released { by: None, .. }
         )
     }
 }

@@ -12,8 +12,8 @@ use core::time::Duration;
 use crate::durable::message::{DurableBody, StoreRefusal};
 use crate::durable::value::DurableWrite;
 use crate::{
-    Ballot, Cell, Hint, Holder, Instant, Label, Lasts, MemberSet, Message, NodeId, Record, Reply,
-    Request, Seen, Standing, Tenure, Ttl,
+    Ballot, Cell, Hint, Holder, Instant, Label, Lasts, MemberSet, Message, NodeId, Record,
+    ReleaseId, Reply, Request, Seen, Standing, Tenure, Ttl,
 };
 
 /// The receivers of a message.
@@ -43,7 +43,7 @@ pub(crate) enum Body {
     Propose { label: Label, ballot: Ballot, ttl: Ttl },
     Renew { label: Label, tenure: Tenure, ballot: Ballot, ttl: Ttl },
     Heal { label: Label, tenure: Tenure, ballot: Ballot, ttl: Ttl },
-    Release { label: Label, tenure: Tenure },
+    Release { label: Label, tenure: Tenure, id: ReleaseId },
     Inspect { label: Label, query: u64 },
     Stand { label: Label, tenure: Tenure, version: Ballot, lasts: Lasts, is_relayed: bool },
     Promise { ballot: Ballot, accepted: Option<Sighting> },
@@ -52,7 +52,7 @@ pub(crate) enum Body {
     NotHeld { ballot: Ballot, promised: Ballot },
     Healed { ballot: Ballot },
     NotHealed { ballot: Ballot, promised: Ballot },
-    Released { tenure: Tenure, held: bool },
+    Released { tenure: Tenure, by: Option<ReleaseId> },
     Inspected { query: u64, accepted: Option<Box<LiveLease>> },
     Stood { version: Ballot, stored: Ballot, held: bool, is_dated: bool },
     Held(Sighting),
@@ -142,7 +142,9 @@ impl Body {
             Request::Heal { name, tenure, ballot, ttl, holder } => {
                 Self::Heal { label: Label::new(name, holder), tenure, ballot, ttl }
             }
-            Request::Release { name, tenure } => Self::Release { label: named(name), tenure },
+            Request::Release { name, tenure, id } => {
+                Self::Release { label: named(name), tenure, id }
+            }
             Request::Inspect { name, query } => Self::Inspect { label: named(name), query },
             Request::Stand { name, tenure, version, lasts, is_relayed } => {
                 Self::Stand { label: named(name), tenure, version, lasts, is_relayed }
@@ -179,8 +181,8 @@ impl Body {
                 let (name, holder) = (label.name(), label.holder());
                 R(Request::Heal { name, tenure, ballot, ttl, holder })
             }
-            Self::Release { ref label, tenure } => {
-                R(Request::Release { name: label.name(), tenure })
+            Self::Release { ref label, tenure, id } => {
+                R(Request::Release { name: label.name(), tenure, id })
             }
             Self::Inspect { ref label, query } => R(Request::Inspect { name: label.name(), query }),
             Self::Stand { ref label, tenure, version, lasts, is_relayed } => {
@@ -196,7 +198,7 @@ impl Body {
             Self::NotHeld { ballot, promised } => A(Reply::NotHeld { ballot, promised }),
             Self::Healed { ballot } => A(Reply::Healed { ballot }),
             Self::NotHealed { ballot, promised } => A(Reply::NotHealed { ballot, promised }),
-            Self::Released { tenure, held } => A(Reply::Released { tenure, held }),
+            Self::Released { tenure, by } => A(Reply::Released { tenure, by }),
             Self::Inspected { query, ref accepted } => {
                 let standing = accepted.as_ref().and_then(|lease| lease.standing);
                 let accepted = accepted.as_ref().map(|lease| lease.seen.seen());
@@ -289,11 +291,6 @@ pub enum Event {
         /// Why.
         why: StoreRefusal,
     },
-    /// The tenure is over, and it cannot be known whether this release ended it.
-    Doubtful {
-        /// The release that this answers.
-        token: Token,
-    },
     /// Make this write of a register durable, and then call [`crate::Shard::durable_written`].
     Durable {
         /// The number of the write; the next one has the next number.
@@ -312,9 +309,8 @@ pub enum Event {
     Released {
         /// The release that this answers.
         token: Token,
-        /// Whether a majority still stored the lease. If answers to the first Release were lost and
-        /// the other answers do not decide, it counts as held.
-        held: bool,
+        /// Whether this release ended the tenure; `None` if that is not known (P6).
+        held: Option<bool>,
         /// Whether a majority confirmed. If not, the wait for confirmations has ended.
         confirmed: bool,
     },
@@ -359,7 +355,6 @@ impl Event {
             | Self::Stood { token, .. }
             | Self::Kept { token, .. }
             | Self::NotKept { token, .. }
-            | Self::Doubtful { token }
             | Self::NotHeld { token, .. }
             | Self::Released { token, .. }
             | Self::Inspected { token, .. } => Some(*token),

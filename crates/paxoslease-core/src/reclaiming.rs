@@ -184,7 +184,7 @@ impl Acceptor {
 mod tests {
     use super::*;
     use crate::protocol::record::Ceilings;
-    use crate::{Cell, Drift, Holder, Name, NodeId, Request, Ttl};
+    use crate::{Cell, Drift, Holder, Name, NodeId, ReleaseId, Request, Ttl};
 
     #[test]
     fn the_sweep_finds_released_names_beyond_the_bound() {
@@ -202,7 +202,8 @@ mod tests {
             let (name, ballot) = (Name::new(text).unwrap(), Ballot::new(counter, node));
             let tenure = Tenure::of(ballot).unwrap();
             let propose = Request::Propose { name, ballot, ttl, holder: Holder::NONE };
-            for request in [propose, Request::Release { name, tenure }] {
+            let id = ReleaseId::from_u64(counter);
+            for request in [propose, Request::Release { name, tenure, id }] {
                 let now = Instant::ZERO;
                 acceptor.answer(&config, &mut ceilings, now, node, &request).expect("room");
             }

@@ -32,6 +32,8 @@ listed! {
         ReleaseMatchesTenure,
         /// A8: after the Release of a tenure that is not stored, a late Propose stores nothing.
         EndedTenureIsNotStored,
+        /// A9: an acceptor remembers which Release ended a tenure.
+        FirstReleaseIsKept,
         /// A7: reclaiming an entry folds its `promised` into `floor`.
         ReclaimFoldsIntoFloor,
         /// R1: no ballot above the durable ceiling is issued or promised.
@@ -64,6 +66,10 @@ listed! {
         ReleasedTenureIsNeverUsed,
         /// P6: a release is confirmed only by a majority.
         ReleaseNeedsMajority,
+        /// P6: a release that may have ended the tenure, or not, says that this is not known.
+        UnknownEndIsTold,
+        /// P10: an inspection tells an end that a majority stores.
+        EndNeedsMajority,
         /// P7: a client renews only a tenure that was granted to it.
         OnlyOwnTenureIsRenewed,
         /// A1: `ttl <= M` holds in Renew and Heal too.

@@ -414,7 +414,7 @@ impl Shard {
         };
         // Requests wait also at a node that does not vote yet.
         match *request {
-            Request::Release { name, tenure } => self.note_freed(now, from, name, tenure),
+            Request::Release { name, tenure, id } => self.note_freed(now, from, name, (tenure, id)),
             Request::Propose { name, .. } => self.note_taken(now, name),
             Request::Prepare { .. }
             | Request::Renew { .. }

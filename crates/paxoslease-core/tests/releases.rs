@@ -54,7 +54,10 @@ fn a_release_that_overtakes_its_propose_leaves_the_name_free() {
     let held = cell.granted(1).expect("a majority accepted");
     cell.release(2, 2, held);
     cell.settle();
-    assert!(matches!(cell.answers(2)[..], [Event::Released { held: true, confirmed: true, .. }]));
+    assert!(matches!(
+        cell.answers(2)[..],
+        [Event::Released { held: Some(true), confirmed: true, .. }]
+    ));
     for letter in late {
         cell.deliver(&letter).expect("a late message is normal");
     }
@@ -95,7 +98,8 @@ fn an_invented_release_of_one_name_refuses_no_other() {
     let mut cell = TestCell::new(3, 0);
     for counter in 1..10 {
         let tenure = tenure(counter, 1);
-        let message = Request::Release { name: name("other"), tenure };
+        let id = ReleaseId::from_u64(counter);
+        let message = Request::Release { name: name("other"), tenure, id };
         for id in 1..=3 {
             cell.tell(id, 2, Message::Request(message)).expect("normal input");
         }
@@ -129,6 +133,79 @@ fn a_request_is_denied_although_its_own_acceptor_differs() {
     assert_eq!(by.tenure, held);
 }
 
+/// Whether the release of each token ended the tenure.
+fn ended(cell: &TestCell, tokens: core::ops::RangeInclusive<u64>) -> Vec<Option<bool>> {
+    let held = |token| match cell.answers(token)[..] {
+        [Event::Released { held, confirmed: true, .. }] => *held,
+        ref answers => panic!("{token}: {answers:?}"),
+    };
+    tokens.map(held).collect()
+}
+
+/// A9. Every node releases the tenure, and each acceptor receives another Release first. One of
+/// them ended it, and all know which.
+#[test]
+fn of_releases_through_different_nodes_exactly_one_ended_the_tenure() {
+    for members in 1..=5 {
+        let mut cell = TestCell::new(members, 0);
+        cell.acquire_for(1, 100, NO_WAIT, TTL);
+        cell.settle();
+        let held = cell.granted(100).expect("free");
+        let tokens = 1..=u64::from(members);
+        for token in tokens.clone() {
+            cell.release(token as u16, token, held);
+        }
+        cell.settle();
+        let ended = ended(&cell, tokens);
+        let count = |outcome| ended.iter().filter(|ended| **ended == outcome).count();
+        assert_eq!(count(Some(true)), 1, "{ended:?}");
+        assert_eq!(count(None), 0, "{ended:?}");
+    }
+}
+
+/// A9. A new grant of the name does not make acceptors forget who ended the tenure before.
+#[test]
+fn a_late_release_learns_that_another_ended_the_tenure() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire_for(1, 1, NO_WAIT, TTL);
+    cell.settle();
+    let held = cell.granted(1).expect("free");
+    cell.release(2, 2, held);
+    cell.release(1, 3, held);
+    let late = cell.take(|letter| letter.from == node(2) && letter.to == node(1));
+    cell.settle();
+    cell.acquire_for(3, 4, NO_WAIT, TTL);
+    cell.settle();
+    assert!(cell.granted(4).is_some());
+    for letter in late {
+        cell.deliver(&letter).expect("normal input");
+    }
+    cell.settle();
+    let ended = ended(&cell, 2..=3);
+    assert!(ended == [Some(true), Some(false)] || ended == [Some(false), Some(true)], "{ended:?}");
+}
+
+/// P6. Node 3 ended the tenure together with node 1, and is gone. Node 1 never got its answer, and
+/// node 2, which had not received that Release, cannot know it.
+#[test]
+fn a_release_does_not_say_that_it_ended_what_another_may_have_ended() {
+    let mut cell = TestCell::new(3, 0);
+    cell.acquire_for(3, 1, NO_WAIT, WAIT);
+    cell.settle();
+    let held = cell.granted(1).expect("free");
+    cell.release(3, 2, held);
+    settle_without(&mut cell, |letter| is_with(letter, 2));
+    live_without(&mut cell, Duration::from_millis(50), |letter| is_with(letter, 2));
+    assert_eq!(ended(&cell, 2..=2), [Some(true)]);
+    cell.release(2, 3, held);
+    live_without(&mut cell, 2 * TTL, |letter| is_with(letter, 3));
+    assert_eq!(ended(&cell, 3..=3), [None]);
+    // With the answer of node 3 it is known.
+    cell.release(1, 4, held);
+    live_without(&mut cell, Duration::from_secs(3), |_| false);
+    assert_eq!(ended(&cell, 4..=4), [Some(false)]);
+}
+
 /// P6. All acceptors release the tenure, the answers are lost with a connection, and the repetition
 /// finds nothing to release.
 #[test]
@@ -146,7 +223,7 @@ fn a_release_whose_answers_were_lost_was_held() {
         live_without(&mut cell, Duration::from_secs(3), |_| false);
         let answers = cell.answers(2);
         assert!(
-            matches!(answers[..], [Event::Released { held: true, confirmed: true, .. }]),
+            matches!(answers[..], [Event::Released { held: Some(true), confirmed: true, .. }]),
             "through {via}: {answers:?}"
         );
         // A second release of the same tenure ended nothing.
@@ -154,7 +231,7 @@ fn a_release_whose_answers_were_lost_was_held() {
         live_without(&mut cell, Duration::from_secs(3), |_| false);
         let answers = cell.answers(3);
         assert!(
-            matches!(answers[..], [Event::Released { held: false, confirmed: true, .. }]),
+            matches!(answers[..], [Event::Released { held: Some(false), confirmed: true, .. }]),
             "through {via}: {answers:?}"
         );
     }
@@ -175,7 +252,7 @@ fn a_release_that_an_epoch_interrupts_was_held() {
     joint(&mut cell, &[1, 2, 3], &[1, 2, 3, 4]);
     let answers = cell.answers(2);
     assert!(
-        matches!(answers[..], [Event::Released { held: true, confirmed: true, .. }]),
+        matches!(answers[..], [Event::Released { held: Some(true), confirmed: true, .. }]),
         "{answers:?}"
     );
 }
@@ -194,7 +271,10 @@ fn a_release_with_lost_answers_reaches_the_last_acceptor() {
     }
     cell.letters.clear();
     live_without(&mut cell, Duration::from_secs(3), |letter| is_with(letter, 3));
-    assert!(matches!(cell.answers(2)[..], [Event::Released { held: true, confirmed: true, .. }]));
+    assert!(matches!(
+        cell.answers(2)[..],
+        [Event::Released { held: Some(true), confirmed: true, .. }]
+    ));
     assert_eq!(cell.live(3), Some(held));
     live_without(&mut cell, Duration::from_secs(3), |_| false);
     assert_eq!(cell.live(3), None);
@@ -228,6 +308,48 @@ fn an_inspection_is_asked_anew_while_a_member_is_in_quarantine() {
     }
     live_without(&mut cell, Duration::from_millis(500), |_| false);
     assert!(matches!(cell.answers(3)[..], [Event::Inspected { accepted: None, .. }]));
+}
+
+/// How long the lease lasts that node 2 finds, when only these acceptors have received a renewal of
+/// the holder for 60 s and the lease was for 10 s.
+fn left_after(rules: Rules, renewed: &[u16], is_lost: impl Fn(&cell::Letter) -> bool) -> Duration {
+    let mut cell = TestCell::with(3, 0, |config| config.rules = rules);
+    cell.acquire_for(1, 1, NO_WAIT, TTL);
+    cell.settle();
+    let tenure = cell.granted(1).expect("free");
+    let now = cell.now;
+    let (name, holder) = (name(NAME), Holder::NONE);
+    let renew = Renew { token: Token(2), name, holder, tenure, ttl: WAIT };
+    cell.shard(1).renew(now, renew).expect("in bounds");
+    cell.collect();
+    for letter in cell.take(|letter| letter.kind() == "Renew") {
+        if renewed.contains(&letter.to.get()) {
+            cell.deliver(&letter).expect("normal input");
+        }
+    }
+    cell.letters.clear();
+    cell.shard(2).inspect(now, Token(3), name).expect("in bounds");
+    cell.collect();
+    live_without(&mut cell, Duration::from_secs(1), |letter| {
+        letter.kind() == "Renew" || is_lost(letter)
+    });
+    match cell.answers(3)[..] {
+        [Event::Inspected { accepted: Some(lease), .. }] => lease.remaining.as_duration(),
+        ref answers => panic!("{answers:?}"),
+    }
+}
+
+/// P10. A renewal that only node 1 has received may fail, so no end of it is told.
+#[test]
+fn an_inspection_tells_an_end_that_a_majority_stores() {
+    let is_old = |left: Duration| left <= TTL;
+    assert!(is_old(left_after(Rules::ALL, &[], |_| false)));
+    assert!(!is_old(left_after(Rules::ALL, &[2], |_| false)));
+    assert!(!is_old(left_after(Rules::ALL, &[3], |_| false)));
+    // Node 3 does not answer: what nodes 1 and 2 tell together.
+    assert!(is_old(left_after(Rules::ALL, &[], |letter| is_with(letter, 3))));
+    #[cfg(feature = "mutants")]
+    assert!(!is_old(left_after(Rules::without(Rule::EndNeedsMajority), &[], |_| false)));
 }
 
 /// Section 7. The nodes that waited are gone, and the name is reserved for them. Node 4 only

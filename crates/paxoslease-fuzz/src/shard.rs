@@ -11,7 +11,8 @@ use std::time::Duration;
 use arbitrary::{Arbitrary, Unstructured};
 use paxoslease_core::{
     Acquire, Ballot, Cell, Config, Drift, Event, Hint, Holder, Instant, Lasts, Limits, MemberSet,
-    Message, Name, NodeId, Record, Renew, Reply, Request, Seen, Shard, Start, Tenure, Token, Ttl,
+    Message, Name, NodeId, Record, ReleaseId, Renew, Reply, Request, Seen, Shard, Start, Tenure,
+    Token, Ttl,
 };
 use paxoslease_sim::algorithm::View;
 
@@ -65,14 +66,14 @@ enum PeerMessage {
     Propose { name: u8, ballot: Number, ttl: u32, holder: u8 },
     Renew { name: u8, tenure: Number, ballot: Number, ttl: u32 },
     Heal { name: u8, tenure: Number, ballot: Number, ttl: u32, holder: u8 },
-    Release { name: u8, tenure: Number },
+    Release { name: u8, tenure: Number, id: u8 },
     Inspect { name: u8, query: u8 },
     Stand { name: u8, tenure: Number, version: Number, lasts: u32, is_relayed: bool },
     Promise { ballot: Number, seen: Option<ReportedLease> },
     Accept { ballot: Number },
     Reject { ballot: Number, promised: Number, seen: Option<ReportedLease> },
     NotHeld { ballot: Number, promised: Number },
-    Released { tenure: Number, held: bool },
+    Released { tenure: Number, by: Option<u8> },
     Inspected { query: u8, seen: Option<ReportedLease> },
     Held { name: u8, seen: ReportedLease },
     Freed { name: u8 },
@@ -307,8 +308,9 @@ impl ShardUnderTest {
                     holder: holder_of(holder),
                 })
             }
-            PeerMessage::Release { name: n, tenure: t } => {
-                request(Request::Release { name: name_of(n), tenure: tenure(t)? })
+            PeerMessage::Release { name: n, tenure: t, id } => {
+                let id = ReleaseId::from_u64(id.into());
+                request(Request::Release { name: name_of(n), tenure: tenure(t)?, id })
             }
             PeerMessage::Inspect { name: n, query } => {
                 request(Request::Inspect { name: name_of(n), query: query.into() })
@@ -340,8 +342,9 @@ impl ShardUnderTest {
             PeerMessage::NotHeld { ballot: b, promised } => {
                 reply(Reply::NotHeld { ballot: ballot(b), promised: ballot(promised) })
             }
-            PeerMessage::Released { tenure: t, held } => {
-                reply(Reply::Released { tenure: tenure(t)?, held })
+            PeerMessage::Released { tenure: t, by } => {
+                let by = by.map(|id| ReleaseId::from_u64(id.into()));
+                reply(Reply::Released { tenure: tenure(t)?, by })
             }
             PeerMessage::Inspected { query, seen: ref s } => {
                 reply(Reply::Inspected { query: query.into(), accepted: seen(s), standing: None })

@@ -157,8 +157,7 @@ pub enum Request<'a> {
         /// How long the lease lasts from now on.
         lasts: Lasts,
     },
-    /// P6: ends a tenure whose holder has dropped its belief: [`Answer::Released`], or
-    /// [`Answer::Doubtful`] for a durable one.
+    /// P6: ends a tenure whose holder has dropped its belief: [`Answer::Released`].
     Release {
         /// The name.
         lease: CowLabel<'a>,
@@ -320,12 +319,10 @@ pub enum Answer {
     NotKept(NotKept),
     /// A renewal or a [`Request::Keep`] found the tenure over, for good.
     NotHeld,
-    /// K8: a durable tenure is over, and it cannot be known whether this release ended it.
-    Doubtful,
     /// A release has ended.
     Released {
-        /// Whether a majority still had the lease, or may have had it: answers were lost.
-        held: bool,
+        /// Whether this release ended the tenure; `None` if that is not known.
+        held: Option<bool>,
         /// Whether a majority confirmed. If not, the lease ends with its ttl. A durable lease is
         /// still there then, unless a majority is reached within M.
         confirmed: bool,

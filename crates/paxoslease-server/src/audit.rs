@@ -133,13 +133,14 @@ impl Entry {
     }
 
     /// How a release ended. `None` if there is nothing to tell: it released nothing.
-    pub(crate) fn released(mut self, held: bool, confirmed: bool) -> Option<Self> {
+    pub(crate) fn released(mut self, held: Option<bool>, confirmed: bool) -> Option<Self> {
         self.result = Some(match (held, confirmed) {
             (_, false) => "unconfirmed",
-            (true, true) => "confirmed",
-            (false, true) => "not_held",
+            (Some(true), true) => "confirmed",
+            (Some(false), true) => "not_held",
+            (None, true) => "unknown",
         });
-        (held || !confirmed || self.event == Event::ForceReleased).then_some(self)
+        (held != Some(false) || !confirmed || self.event == Event::ForceReleased).then_some(self)
     }
 }
 
@@ -243,10 +244,6 @@ impl Audit {
             }
             (_, Answer::Released { held, confirmed }) => {
                 entry.released(*held, *confirmed).into_iter().for_each(|entry| self.put(entry));
-            }
-            (_, Answer::Doubtful) => {
-                entry.result = Some("unknown");
-                self.put(*entry);
             }
             _ => {}
         }
@@ -507,9 +504,10 @@ mod tests {
             let entry = Entry::of(event, "a", Some(1)).released(held, confirmed);
             entry.and_then(|entry| entry.result)
         };
-        assert_eq!(released(Event::Released, true, true), Some("confirmed"));
-        assert_eq!(released(Event::Released, false, true), None);
-        assert_eq!(released(Event::Released, false, false), Some("unconfirmed"));
-        assert_eq!(released(Event::ForceReleased, false, true), Some("not_held"));
+        assert_eq!(released(Event::Released, Some(true), true), Some("confirmed"));
+        assert_eq!(released(Event::Released, Some(false), true), None);
+        assert_eq!(released(Event::Released, None, false), Some("unconfirmed"));
+        assert_eq!(released(Event::ForceReleased, Some(false), true), Some("not_held"));
+        assert_eq!(released(Event::Released, None, true), Some("unknown"));
     }
 }

@@ -137,7 +137,6 @@ impl Node {
                     (token, Answer::Kept { tenure: fence, lasts })
                 }
                 Event::NotKept { token, .. } => (token, Answer::Refused),
-                Event::Doubtful { token } => (token, Answer::Released),
                 Event::Durable { sequence, write } => {
                     self.out.outputs.push_back(Output::Durable(sequence, write));
                     continue;

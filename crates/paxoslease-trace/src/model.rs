@@ -113,7 +113,7 @@ impl Answer {
             Reply::NotHeld { promised, .. } | Reply::NotHealed { promised, .. } => {
                 Self::NotHeld { promised: promised.as_u64() }
             }
-            Reply::Released { held, .. } => Self::Released { held: *held },
+            Reply::Released { by, .. } => Self::Released { held: by.is_some() },
             Reply::Inspected { accepted, .. } => {
                 Self::Inspected { accepted: accepted.as_ref().map(tenure) }
             }

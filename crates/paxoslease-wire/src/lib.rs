@@ -19,12 +19,13 @@
 //!
 //! | message | bytes, with a 16-byte name and a 16-byte holder |
 //! |---|---|
-//! | Prepare, Release, Inspect | 26 |
+//! | Prepare, Inspect | 26 |
+//! | Release | 34 |
 //! | Propose | 47 |
 //! | Renew | 38 |
 //! | Heal | 55 |
-//! | Accept, Healed, Released; Promise and Inspected without a lease | 9 |
-//! | NotHeld, NotHealed, Stood; Reject without a lease | 17 |
+//! | Accept, Healed; Promise and Inspected without a lease; Released of none | 9 |
+//! | NotHeld, NotHealed, Stood, Released; Reject without a lease | 17 |
 //! | Promise and Inspected with a lease | 38 |
 //! | Reject with a lease | 46 |
 //! | Inspected with a standing lease | 54 |

@@ -9,7 +9,8 @@ mod durable;
 use alloc::vec::Vec;
 
 use paxoslease_core::{
-    Ballot, Hint, Holder, Lasts, Message, Name, Reply, Request, Seen, Standing, Tenure, Ttl,
+    Ballot, Hint, Holder, Lasts, Message, Name, ReleaseId, Reply, Request, Seen, Standing, Tenure,
+    Ttl,
 };
 
 use crate::bytes::{Cursor, put_text, put_u32, put_u64};
@@ -38,8 +39,8 @@ mod tag {
     pub(super) const STOOD: u8 = 0x17;
     pub(super) const HEALED: u8 = 0x19;
     pub(super) const NOT_HEALED: u8 = 0x1a;
-    /// Set in the tag of a reply that reports a live lease. A [`super::Seen`] follows, except in a
-    /// Released and a Stood.
+    /// Set in the tag of a reply that reports a live lease. A [`super::Seen`] follows; in a
+    /// Released, the Release that ended the lease; in a Stood, nothing.
     pub(super) const LIVE: u8 = 0x80;
 
     pub(super) const PROMISE_LIVE: u8 = PROMISE | LIVE;
@@ -103,8 +104,9 @@ fn encode_request(request: &Request<'_>, out: &mut Vec<u8>) {
             put_text(out, name.as_bytes());
             put_text(out, holder.as_bytes());
         }
-        Request::Release { name, tenure } => {
+        Request::Release { name, tenure, id } => {
             put_tagged(out, tag::RELEASE, tenure.fence());
+            put_u64(out, id.as_u64());
             put_text(out, name.as_bytes());
         }
         Request::Inspect { name, query } => {
@@ -141,8 +143,11 @@ fn encode_reply(reply: &Reply<'_>, out: &mut Vec<u8>) {
             put_tagged(out, tag::NOT_HEALED, ballot.as_u64());
             put_u64(out, promised.as_u64());
         }
-        Reply::Released { tenure, held } => {
-            put_tagged(out, tag::RELEASED | live(held), tenure.fence());
+        Reply::Released { tenure, by } => {
+            put_tagged(out, tag::RELEASED | live(by.is_some()), tenure.fence());
+            if let Some(by) = by {
+                put_u64(out, by.as_u64());
+            }
         }
         Reply::Inspected { query, accepted: Some(seen), standing: Some(standing) } => {
             put_tagged(out, tag::INSPECTED_STANDING, query);
@@ -238,9 +243,11 @@ pub(crate) fn decode_message<'a>(cursor: &mut Cursor<'a>) -> Result<Message<'a>,
             name: name(cursor)?,
             holder: holder(cursor)?,
         }),
-        tag::RELEASE => {
-            Message::Request(Request::Release { tenure: tenure(cursor)?, name: name(cursor)? })
-        }
+        tag::RELEASE => Message::Request(Request::Release {
+            tenure: tenure(cursor)?,
+            id: release_id(cursor)?,
+            name: name(cursor)?,
+        }),
         tag::INSPECT => {
             Message::Request(Request::Inspect { query: cursor.u64("query")?, name: name(cursor)? })
         }
@@ -267,9 +274,11 @@ pub(crate) fn decode_message<'a>(cursor: &mut Cursor<'a>) -> Result<Message<'a>,
         tag::NOT_HELD => {
             Message::Reply(Reply::NotHeld { ballot: ballot(cursor)?, promised: promised(cursor)? })
         }
-        tag::RELEASED | tag::RELEASED_LIVE => {
-            Message::Reply(Reply::Released { tenure: tenure(cursor)?, held: tag & tag::LIVE != 0 })
-        }
+        tag::RELEASED => Message::Reply(Reply::Released { tenure: tenure(cursor)?, by: None }),
+        tag::RELEASED_LIVE => Message::Reply(Reply::Released {
+            tenure: tenure(cursor)?,
+            by: Some(release_id(cursor)?),
+        }),
         tag::INSPECTED | tag::INSPECTED_LIVE => Message::Reply(Reply::Inspected {
             query: cursor.u64("query")?,
             accepted: accepted(tag, cursor)?,
@@ -312,6 +321,11 @@ fn promised(cursor: &mut Cursor<'_>) -> Result<Ballot, DecodeError> {
 pub(crate) fn tenure(cursor: &mut Cursor<'_>) -> Result<Tenure, DecodeError> {
     let number = cursor.u64("tenure")?;
     Tenure::from_fence(number).ok_or(E::Tenure(number))
+}
+
+#[inline]
+fn release_id(cursor: &mut Cursor<'_>) -> Result<ReleaseId, DecodeError> {
+    cursor.u64("release").map(ReleaseId::from_u64)
 }
 
 #[inline]

@@ -5,7 +5,7 @@ use std::fmt;
 
 use paxoslease_core::{Belief, Event, Instant, Tenure};
 
-use super::{CLIENTS_MAX, State, World};
+use super::{CLIENTS_MAX, Ending, State, World};
 use crate::node::{ADOPTED_TOKEN, NAMES, RELEASE_TOKEN, RENEWAL_TOKEN, STAND_TOKEN, at};
 use crate::search::Checks;
 
@@ -19,6 +19,8 @@ pub enum Harm {
     /// A client learned that its release is confirmed, but no majority of acceptors received the
     /// Release.
     ReleaseUnconfirmed(String),
+    /// The releases of one tenure were told that several of them ended it, or that none did.
+    EndedWrongly(String),
     /// An acceptor stored a tenure after it had confirmed its release (A8).
     ReleasedReturns(String),
     /// A node issued a ballot that is not above those it had issued.
@@ -35,6 +37,7 @@ impl fmt::Display for Harm {
             Self::TwoHolders(text) => write!(f, "two holders: {text}"),
             Self::FencesOutOfOrder(text) => write!(f, "fences out of order: {text}"),
             Self::ReleaseUnconfirmed(text) => write!(f, "a release confirmed too early: {text}"),
+            Self::EndedWrongly(text) => write!(f, "a wrong answer to a release: {text}"),
             Self::ReleasedReturns(text) => write!(f, "a released tenure returned: {text}"),
             Self::LeaseLost(text) => write!(f, "a lease lost: {text}"),
             Self::BallotReused(text) => write!(f, "a ballot reused: {text}"),
@@ -84,16 +87,28 @@ impl World {
                     belief.renewed(tenure, lasts.ends_at(started_at));
                 }
             }
-            Event::Released { token, confirmed: true, .. }
+            Event::Released { token, held, confirmed: true }
                 if self.bounds.proposers > 0 && self.bounds.targets.is_empty() =>
             {
                 let client = (token.0 - RELEASE_TOKEN) as usize;
+                self.told(&mut state.endings[client], held)?;
                 let belief = state.beliefs[client].expect("only what was granted is released");
                 self.released_by_majority(state, belief.tenure())?;
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// Of several releases of a tenure, exactly one ended it (A9, P6).
+    fn told(&self, ending: &mut Ending, held: Option<bool>) -> Result<(), Harm> {
+        ending.ended += u8::from(held == Some(true));
+        ending.not_ended += u8::from(held == Some(false));
+        let is_right = ending.ended <= 1 && u32::from(ending.not_ended) < ending.asked.count_ones();
+        if is_right || !self.bounds.rivals {
+            return Ok(());
+        }
+        Err(Harm::EndedWrongly(format!("{ending:?}")))
     }
 
     /// A confirmed release has reached a majority of acceptors (P6).

@@ -683,7 +683,7 @@ impl Proposer {
             }
             Goal::Release { .. } => {
                 for token in &change.tokens {
-                    let (held, confirmed) = (false, false);
+                    let (held, confirmed) = (None, false);
                     env.out.emit(Event::Released { token: *token, held, confirmed });
                 }
             }
@@ -769,10 +769,7 @@ impl Proposer {
             (Outcome::Released { held }, _) => {
                 let mut held = held;
                 for token in tokens {
-                    env.out.emit(match held {
-                        Some(held) => Event::Released { token: *token, held, confirmed: true },
-                        None => Event::Doubtful { token: *token },
-                    });
+                    env.out.emit(Event::Released { token: *token, held, confirmed: true });
                     held = held.map(|_| false);
                 }
             }

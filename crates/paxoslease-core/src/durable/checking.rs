@@ -75,7 +75,7 @@ impl Shard {
     }
 
     /// K8: ends a tenure that was durable, or for which a durable end was ever asked. The holder
-    /// has dropped its belief already. The answer is [`Event::Released`] or [`Event::Doubtful`].
+    /// has dropped its belief already. The answer is [`Event::Released`].
     ///
     /// # Errors
     /// When the shard is full; then nothing was changed.

@@ -9,6 +9,7 @@ use core::time::Duration;
 
 use crate::durable::registers::Registers;
 use crate::ended::{Ended, EndedTenure};
+use crate::first_release::FirstReleases;
 use crate::outbox::{Body, LiveLease, Sighting};
 use crate::protocol::record::Ceilings;
 use crate::protocol::register::{Accepted, Answer, Register};
@@ -19,7 +20,9 @@ use crate::rules::{Rule, Rules};
 use crate::standing::entries::{Entries, Entry, Stand};
 use crate::storage::Slot;
 use crate::storage::table::Table;
-use crate::{Ballot, Config, Holder, Instant, Label, Name, NodeId, Request, Standing, Tenure, Ttl};
+use crate::{
+    Ballot, Config, Holder, Instant, Label, Name, NodeId, ReleaseId, Request, Standing, Tenure, Ttl,
+};
 
 /// A live lease in the snapshot that a clean stop leaves for the next start (R4).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -60,6 +63,8 @@ pub(crate) struct Acceptor {
     pub(crate) reclaiming: Reclaiming,
     /// Tenures that it must not store (A8, S3).
     pub(crate) ended: Ended,
+    /// Which Release of a tenure came first (A9).
+    pub(crate) first_releases: FirstReleases,
     /// The ends of standing leases (S1).
     pub(crate) standing: Entries,
     /// The registers of durable names (K1).
@@ -82,6 +87,7 @@ impl Acceptor {
             has_forgotten,
             reclaiming: Reclaiming::default(),
             ended: Ended::default(),
+            first_releases: FirstReleases::new(floor.counter().saturating_sub(1)),
             standing: Entries::new(config),
             registers: Registers::new(config.rules),
             turns: Turns::default(),
@@ -283,7 +289,7 @@ impl Acceptor {
             Request::Heal { name, tenure, ballot, ttl, holder } => {
                 let round = RoundRequest { from, name, holder: Some(holder), ballot, heals: true };
                 let counted = config.rules.on(Rule::LeaseCeilingCountsRenewals);
-                if self.has_ended(name, tenure) {
+                if self.has_ended(name, tenure) || self.has_released(tenure) {
                     return Ok(None);
                 }
                 let answer = self.apply(config, now, round, |register, floor| {
@@ -303,18 +309,23 @@ impl Acceptor {
                     _ => Body::Healed { ballot },
                 }))
             }
-            Request::Release { name, tenure } => {
+            Request::Release { name, tenure, id } => {
                 let held_in = self.table.find(name).filter(|slot| {
                     let register = &mut self.table.unmark(*slot).register;
                     register.release(config.rules, now, tenure)
                 });
-                if let Some(slot) = held_in {
-                    self.note_released(now, slot);
-                }
+                let by = match held_in {
+                    Some(slot) => {
+                        self.note_released(now, slot);
+                        self.first_releases.insert(tenure, id);
+                        Some(id)
+                    }
+                    None => self.first_release(config, tenure),
+                };
                 if held_in.is_none() || !self.standing.is_empty() {
                     self.note_ended(config, now, name, tenure, held_in);
                 }
-                Ok(Some(Body::Released { tenure, held: held_in.is_some() }))
+                Ok(Some(Body::Released { tenure, by }))
             }
             Request::Stand { name, tenure, version, lasts, is_relayed } => {
                 let stand = Stand { tenure, version, lasts, is_relayed };
@@ -328,6 +339,17 @@ impl Acceptor {
                 Ok(Some(Body::Inspected { query, accepted: self.lease(now, name).map(Box::new) }))
             }
         }
+    }
+
+    /// A9: whether a tenure that was stored here is known to be released.
+    fn has_released(&self, tenure: Tenure) -> bool {
+        self.first_releases.get(tenure).is_some_and(|by| by != ReleaseId::FORGOTTEN)
+    }
+
+    /// A9: the Release that ended a tenure here.
+    fn first_release(&self, config: &Config, tenure: Tenure) -> Option<ReleaseId> {
+        let is_kept = config.rules.on(Rule::FirstReleaseIsKept);
+        self.first_releases.get(tenure).filter(|_| is_kept)
     }
 
     /// A8, S3: whether this acceptor must not store a tenure.

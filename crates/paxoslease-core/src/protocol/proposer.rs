@@ -144,6 +144,8 @@ pub(crate) struct Proposer {
     ballot_hold: Option<BallotHold>,
     pub(crate) rounds: HashMap<Ballot, InFlight, FixedState>,
     releases: HashMap<Tenure, Releasing, FixedState>,
+    /// Counts them, from a random number.
+    releases_begun: u64,
     /// Releases that are not answered yet, plus the callers that joined them.
     releases_open: usize,
     /// Acceptors that were sent a Heal. A Release through another node may overtake the Heal, and
@@ -196,6 +198,8 @@ impl Proposer {
             ballot_hold: None,
             rounds: HashMap::with_hasher(FixedState::with_seed(seed)),
             releases: HashMap::with_hasher(FixedState::with_seed(seed)),
+            // The counter grows from start to start, so each start has other numbers.
+            releases_begun: Rng::seeded(seed ^ counter).bits(),
             releases_open: 0,
             healed: BTreeMap::new(),
             released_elsewhere: BTreeSet::new(),
@@ -429,9 +433,9 @@ impl Proposer {
                 self.observe(promised.counter());
                 self.on_not_healed(env, now, member, ballot, promised);
             }
-            Reply::Released { tenure, held } => self.on_released(env, member, tenure, held),
+            Reply::Released { tenure, by } => self.on_released(env, member, tenure, by),
             Reply::Inspected { query, accepted, standing } => {
-                self.on_inspected(env, member, query, accepted, standing);
+                self.on_inspected(env, now, member, query, accepted, standing);
             }
             Reply::Stood { version, stored, held, is_dated } => {
                 let dated = if is_dated { member } else { MemberSet::EMPTY };

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::waiting::Freed;
 use crate::outbox::{Body, Event, Outbox, Sighting, To};
-use crate::{Hint, Holder, Instant, Label, Name, NodeId, Request, Shard, Tenure};
+use crate::{Hint, Holder, Instant, Label, Name, NodeId, ReleaseId, Request, Shard, Tenure};
 
 impl Shard {
     /// Tells a text to the clients that watch a name, at this node and at every other that it
@@ -59,12 +59,12 @@ impl Shard {
         now: Instant,
         from: NodeId,
         name: Name<'_>,
-        tenure: Tenure,
+        (tenure, id): (Tenure, ReleaseId),
     ) {
         if self.proposer.follows_releases() {
             let label = Label::new(name, Holder::NONE);
             self.with_proposer(now, |proposer, env| {
-                proposer.on_foreign_release(env, label, tenure);
+                proposer.on_foreign_release(env, label, tenure, id);
             });
         }
         if !self.is_waited_for(name) || self.live_tenure(now, name).is_some() {
@@ -154,8 +154,8 @@ impl Shard {
             (Request::Propose { name, .. }, Body::Accept { .. }) if !is_own => {
                 self.sighting(now, name).map(Event::HeldHint)
             }
-            (Request::Release { name, tenure }, Body::Released { held: true, .. })
-                if !(is_own && self.proposer.is_undone(tenure)) =>
+            (Request::Release { name, tenure, id }, Body::Released { by: Some(by), .. })
+                if *by == id && !(is_own && self.proposer.is_undone(tenure)) =>
             {
                 let label = Label::new(name, Holder::NONE);
                 Some(Event::FreedHint { label, tenure: Some(tenure) })

@@ -48,7 +48,7 @@ fn forged<'a>(command: &Command<'a>) -> Message<'a> {
         ["Propose", b] => Request::Propose { name, ballot: ballot(b), ttl, holder },
         ["Renew", t, b] => Request::Renew { name, tenure: tenure(t), ballot: ballot(b), ttl },
         ["Heal", t, b] => Request::Heal { name, tenure: tenure(t), ballot: ballot(b), ttl, holder },
-        ["Release", t] => Request::Release { name, tenure: tenure(t) },
+        ["Release", t] => Request::Release { name, tenure: tenure(t), id: ReleaseId::from_u64(1) },
         ["Stand", t, v, ..] => {
             let (tenure, version) = (tenure(t), ballot(v));
             let is_relayed = command.words.contains(&"relayed");
@@ -72,7 +72,9 @@ fn forged<'a>(command: &Command<'a>) -> Message<'a> {
                     let stored = promised.max(version);
                     Reply::Stood { version, stored, held: true, is_dated: false }
                 }
-                ["Released", t] => Reply::Released { tenure: tenure(t), held: true },
+                ["Released", t] => {
+                    Reply::Released { tenure: tenure(t), by: Some(ReleaseId::from_u64(1)) }
+                }
                 ["Inspected", query] => {
                     Reply::Inspected { query: number(query), accepted, standing: None }
                 }

@@ -126,8 +126,13 @@ fn reply(reply: &Reply<'_>) -> String {
             format!("Reject {ballot}, promised {promised}{}", seen(accepted))
         }
         Reply::NotHeld { ballot, promised } => format!("NotHeld {ballot}, promised {promised}"),
-        Reply::Released { tenure, held } => {
-            format!("Released {tenure}{}", if held { "" } else { ", had no such lease" })
+        Reply::Released { tenure, by } => {
+            let found = match by {
+                None => ", had no such lease",
+                Some(id) if id.as_u64() == 0 => ", may have forgotten it",
+                Some(_) => "",
+            };
+            format!("Released {tenure}{found}")
         }
         Reply::Inspected { query, accepted, .. } => {
             format!("Inspected #{query}{}", seen(accepted))
@@ -191,7 +196,12 @@ pub(crate) fn event(event: &Event, began_at: Instant) -> (String, String) {
         Event::NoteHint(label) => format!("{}: note {:?}", label.name(), label.holder()),
         Event::NotHeld { tenure, .. } => format!("not held, {tenure} is over"),
         Event::Released { held, confirmed, .. } => {
-            let held = if *held { "" } else { ", was not held" };
+            let held = match held {
+                Some(true) => "",
+                Some(false) => ", was not held",
+                None if *confirmed => ", perhaps by another",
+                None => "",
+            };
             format!("released{held}{}", if *confirmed { "" } else { ", unconfirmed" })
         }
         Event::Inspected { accepted, .. } => accepted.as_deref().map_or("free".to_owned(), lease),

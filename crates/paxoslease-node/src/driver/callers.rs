@@ -367,10 +367,8 @@ impl Driver {
 
 fn release_outcome(answer: Answer, no_majority: AskError) -> ReleaseOutcome {
     match answer {
-        Answer::Released { held: true, confirmed: true } => ReleaseOutcome::Confirmed,
-        Answer::Released { held: false, confirmed: true } => ReleaseOutcome::NotHeld,
-        // The lease is over.
-        Answer::Doubtful => ReleaseOutcome::Confirmed,
+        Answer::Released { held: Some(false), confirmed: true } => ReleaseOutcome::NotHeld,
+        Answer::Released { confirmed: true, .. } => ReleaseOutcome::Confirmed,
         answer => ReleaseOutcome::Unconfirmed(answer.into_ask_error(no_majority)),
     }
 }

@@ -76,7 +76,7 @@ impl Driver {
             },
             Request::Release { lease, fence, is_durable } => match Tenure::from_fence(fence) {
                 None => {
-                    let never = Answer::Released { held: false, confirmed: true };
+                    let never = Answer::Released { held: Some(false), confirmed: true };
                     return self.reply(now, token, never);
                 }
                 Some(tenure) => {
@@ -152,7 +152,6 @@ impl Driver {
                 Event::NotKept { token, why } => {
                     self.reply(now, token, Answer::NotKept(self.not_kept(why)));
                 }
-                Event::Doubtful { token } => self.reply(now, token, Answer::Doubtful),
                 Event::Durable { sequence, write } => {
                     self.durable_writes.push((sequence, *write));
                 }
@@ -287,7 +286,6 @@ const fn outcome_of(answer: &Answer) -> Option<Outcome> {
             Some(Outcome::Refused)
         }
         Answer::Released { .. }
-        | Answer::Doubtful
         | Answer::Inspected(_)
         | Answer::Listed { .. }
         | Answer::Members(_)

@@ -193,11 +193,14 @@ pub(super) async fn release(
     let answer = app.remote.ask(Request::Release { lease, fence, is_durable }).await;
     app.gate.audit.answered(Box::new(entry), &answer);
     match answer {
-        Answer::Released { held: true, confirmed: true } => {
+        Answer::Released { held: Some(true), confirmed: true } => {
             Ok(Json(Released { name: name.name().to_string(), fence: fence.to_string() }))
         }
-        Answer::Released { held: false, confirmed: true } => {
+        Answer::Released { held: Some(false), confirmed: true } => {
             Err(Refusal::NotHeld { name: name.name().to_string() })
+        }
+        Answer::Released { held: None, confirmed: true } => {
+            Err(Refusal::Unknown { name: name.name().to_string() })
         }
         Answer::Released { confirmed: false, .. } => {
             Err(app.refuse(&name, Answer::NoQuorum, Changed::Released).await)
@@ -330,7 +333,6 @@ impl App {
 fn refused(name: Name<'_>, answer: Answer) -> Refusal {
     match answer {
         Answer::NotHeld => Refusal::NotHeld { name: name.to_string() },
-        Answer::Doubtful => Refusal::Unknown { name: name.to_string() },
         Answer::Ttl(error) => Refusal::Ttl(error),
         Answer::Name(error) => Refusal::BadRequest(format!("the name of a permit: {error}")),
         Answer::Full => Refusal::Busy("this node keeps as many names as it may".to_owned()),

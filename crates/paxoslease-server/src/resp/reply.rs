@@ -44,16 +44,20 @@ pub(super) fn put_answer(
             &"NOTHELD that tenure is over, or never existed; stop relying on it, and acquire again \
               for a new fence",
         ),
-        Answer::Released { held, confirmed: true } => put_integer(out, i64::from(*held)),
+        Answer::Released { held: Some(held), confirmed: true } => {
+            put_integer(out, i64::from(*held));
+        }
+        Answer::Released { held: None, confirmed: true } => {
+            put_error(
+                out,
+                &"UNKNOWN that tenure is over, but it is not known whether this command ended it \
+                  or another one did",
+            );
+        }
         Answer::Released { confirmed: false, .. } => put_error(
             out,
             &"NOQUORUM no majority confirmed the release; other clients may have to wait until the \
               ttl of the lease ends; release a durable lease again",
-        ),
-        Answer::Doubtful => put_error(
-            out,
-            &"UNKNOWN that tenure is over, but it is not known whether this command ended it or \
-              another one did",
         ),
         Answer::Inspected(Some(seen)) => {
             protocol.put_map(out, 3);

@@ -14,7 +14,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use paxoslease_core::{
-    Ballot, Cell, Holder, Instant, Message, Name, NodeId, Reply, Request, Tenure, Token, Ttl,
+    Ballot, Cell, Holder, Instant, Message, Name, NodeId, ReleaseId, Reply, Request, Tenure, Token,
+    Ttl,
 };
 
 use self::acceptor::Acceptor;
@@ -355,7 +356,8 @@ impl PaperNode {
             ballot = resource.owned.and_then(Tenure::of).unwrap_or(tenure);
             resource.request = resource.request.filter(|pending| pending.extends.is_none());
         }
-        self.broadcast(now, Request::Release { name, tenure: ballot });
+        let id = ReleaseId::from_u64(ballot.ballot().as_u64());
+        self.broadcast(now, Request::Release { name, tenure: ballot, id });
     }
 
     /// Ends every call: handles the responses of this node's acceptor, then serves waiting clients.

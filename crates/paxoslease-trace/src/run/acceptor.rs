@@ -122,6 +122,12 @@ impl Run {
             {
                 (next, right) = (before, answer);
             }
+            if let (Some(Answer::Released { .. }), Answer::Released { held: false }) =
+                (answer, right)
+            {
+                // A9: the acceptor may remember which Release ended the tenure.
+                right = answer.unwrap_or(right);
+            }
             let allowed = ask.ttl().is_none_or(|ttl| ttl <= self.max_lease);
             report.check(
                 "A1 no ttl above M",

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use paxoslease_core::{
     Ballot, Birth, Cell, Drift, Durability, DurableMessage, Hint, Holder, Lasts, Message, Name,
-    NodeId, Reply, Request, Seen, SentRegister, SentValue, Standing, StoreRefusal, Tenure, Ttl,
+    NodeId, ReleaseId, Reply, Request, Seen, SentRegister, SentValue, Standing, StoreRefusal,
+    Tenure, Ttl,
 };
 use paxoslease_wire::{
     CellName, ClientAddress, DecodeError, FrameReader, FrameWriter, Hello, ListUse, ShardId,
@@ -48,6 +49,7 @@ impl Parts {
         let tenure = Tenure::from_fence(self.fence).expect("in bounds");
         let ttl = Ttl::from_millis(self.millis).expect("not zero");
         let query = self.other;
+        let id = ReleaseId::from_u64(self.other);
         let seen = Seen { tenure, remaining: ttl, holder };
         let accepted = Some(seen);
         let lasts = Lasts::from_millis(self.other | 1).expect("not zero");
@@ -57,7 +59,7 @@ impl Parts {
             1 => Message::Request(Request::Propose { name, ballot, ttl, holder }),
             2 => Message::Request(Request::Renew { name, tenure, ballot, ttl }),
             3 => Message::Request(Request::Heal { name, tenure, ballot, ttl, holder }),
-            4 => Message::Request(Request::Release { name, tenure }),
+            4 => Message::Request(Request::Release { name, tenure, id }),
             5 => Message::Request(Request::Inspect { name, query }),
             6 => Message::Reply(Reply::Promise { ballot, accepted: None }),
             7 => Message::Reply(Reply::Promise { ballot, accepted }),
@@ -65,8 +67,8 @@ impl Parts {
             9 => Message::Reply(Reply::Reject { ballot, promised, accepted: None }),
             10 => Message::Reply(Reply::Reject { ballot, promised, accepted }),
             11 => Message::Reply(Reply::NotHeld { ballot, promised }),
-            12 => Message::Reply(Reply::Released { tenure, held: false }),
-            13 => Message::Reply(Reply::Released { tenure, held: true }),
+            12 => Message::Reply(Reply::Released { tenure, by: None }),
+            13 => Message::Reply(Reply::Released { tenure, by: Some(id) }),
             14 => Message::Reply(Reply::Inspected { query, accepted: None, standing: None }),
             15 => Message::Reply(Reply::Inspected { query, accepted, standing: None }),
             16 => Message::Hint(Hint::Held { name, seen }),

@@ -55,7 +55,7 @@ fn a_tenure_is_renewed_and_released_through_any_node() {
     assert_eq!((by.tenure.fence(), by.label.holder().to_string()), (fence, "me".to_owned()));
     let Answer::Inspected(Some(seen)) = inspect(&remotes[2], "x") else { panic!("it is held") };
     assert_eq!(seen.tenure.fence(), fence);
-    let released = Answer::Released { held: true, confirmed: true };
+    let released = Answer::Released { held: Some(true), confirmed: true };
     assert_eq!(release(&remotes[2], "x", fence), released);
     assert_eq!(renew(&remotes[0], "x", fence), Answer::NotHeld);
     assert!(take(&remotes[1], "x") > fence);

@@ -248,6 +248,7 @@ impl Scene {
                     remote.ask(Request::Release { lease, fence }).await
                 });
                 let Answer::Released { held, confirmed } = released else { panic!("{released:?}") };
+                let held = held.map_or_else(|| "unknown".to_owned(), |held| held.to_string());
                 return format!("held: {held}, confirmed: {confirmed}");
             }
             ["misses", peer, "within", bound] => {

@@ -76,7 +76,7 @@ fn a_standing_lease_survives_the_crash_of_every_node_in_turn() {
     let seen = cell.holder_of_x(1).expect("it stands");
     assert_eq!((seen.tenure.fence(), seen.label.holder().as_bytes()), (fence, &b"\xffvalue"[..]));
     let released = cell.ask(2, Request::Release { lease: name().into(), fence });
-    assert_eq!(released, Answer::Released { held: true, confirmed: true });
+    assert_eq!(released, Answer::Released { held: Some(true), confirmed: true });
     cell.run_for(MINUTE);
     assert_eq!(cell.holder_of_x(0), None);
 }

@@ -8,12 +8,13 @@
 //! back. The undo of a void round (P4) is a release without a caller.
 
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 use core::time::Duration;
 
 use super::{Env, PLACES_MAX, Proposer};
 use crate::outbox::{Body, To, Token};
 use crate::rules::Rule;
-use crate::{Cell, Event, Instant, Label, MemberSet, Tenure, Ttl};
+use crate::{Cell, Event, Instant, Label, MemberSet, ReleaseId, Tenure, Ttl};
 
 /// The undo of a void round counts as work in flight for this many attempts.
 const UNDO_ATTEMPTS: u32 = 3;
@@ -24,17 +25,19 @@ const UNCONFIRMED_MAX: usize = 1 << 14;
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Releasing {
+    id: ReleaseId,
     label: Label,
     /// The caller; `None` for the undo of a void round.
     token: Option<Token>,
     /// Callers that asked for the same release meanwhile.
     also: Vec<Token>,
     confirmed: MemberSet,
-    /// Those among them that had stored it.
-    held_by: MemberSet,
-    /// Acceptors that were asked again. If such an acceptor did not store the tenure, it may have
-    /// released it when it was asked first, and its answer was lost.
-    asked_again: MemberSet,
+    /// Those at which this Release ended it.
+    ended: MemberSet,
+    /// Those at which another one did.
+    others: Vec<OtherRelease>,
+    /// Those that may have forgotten it.
+    forgot: MemberSet,
     /// By then the callers are answered.
     answer_by: Instant,
     /// From then on no acceptor can store the tenure.
@@ -44,7 +47,19 @@ pub(super) struct Releasing {
     answered: bool,
 }
 
+/// A Release of the same tenure through another node, or an earlier one of this node.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+struct OtherRelease {
+    id: ReleaseId,
+    ended: MemberSet,
+}
+
 impl Proposer {
+    pub(super) fn next_release(&mut self, env: &Env<'_>) -> ReleaseId {
+        self.releases_begun = self.releases_begun.wrapping_add(1);
+        ReleaseId::new(self.releases_begun, env.config.node)
+    }
+
     pub(crate) fn release(
         &mut self,
         env: &mut Env<'_>,
@@ -59,14 +74,17 @@ impl Proposer {
             let tokens = alloc::vec![token];
             return self.release_durable(env, now, tokens, label, tenure, answer_by);
         }
+        // The same Release goes on: the acceptors remember it.
+        let mut id = None;
         if let Some(releasing) = self.releases.get_mut(&tenure) {
+            id = Some(releasing.id);
             if !releasing.answered {
                 releasing.also.push(token);
                 self.releases_open += 1;
                 return;
             }
             if env.cell().is_quorum(releasing.confirmed) {
-                let (held, confirmed) = (false, true);
+                let (held, confirmed) = (Some(false), true);
                 return env.out.emit(Event::Released { token, held, confirmed });
             }
             // No majority confirmed it in time, so it begins anew.
@@ -80,7 +98,8 @@ impl Proposer {
             self.healed.remove(&tenure);
         }
         let over_at = now.after(env.cell().max_lease().as_duration());
-        let releasing = Releasing::new(Some(token), label, answer_by, over_at);
+        let id = id.unwrap_or_else(|| self.next_release(env));
+        let releasing = Releasing::new(id, Some(token), label, answer_by, over_at);
         self.begin_release(env, now, tenure, releasing);
     }
 
@@ -111,7 +130,8 @@ impl Proposer {
         let over_at = now.after(ttl.as_duration());
         let attempts = self.attempt_timeout(env.config).saturating_mul(UNDO_ATTEMPTS);
         let answer_by = now.after(attempts).min(over_at);
-        let mut releasing = Releasing::new(None, label, answer_by, over_at);
+        let id = self.next_release(env);
+        let mut releasing = Releasing::new(id, None, label, answer_by, over_at);
         releasing.confirmed = env.cell().everyone().without(traces);
         self.begin_release(env, now, tenure, releasing);
     }
@@ -127,7 +147,8 @@ impl Proposer {
         releasing.check_at = now.after(self.settled_span(env.config));
         self.release_ends.push(releasing.check_at, tenure);
         let unconfirmed = env.cell().everyone().without(releasing.confirmed);
-        env.send(unconfirmed, Body::Release { label: releasing.label.clone(), tenure });
+        let (label, id) = (releasing.label.clone(), releasing.id);
+        env.send(unconfirmed, Body::Release { label, tenure, id });
         self.releases_open += 1;
         self.releases.insert(tenure, releasing);
     }
@@ -135,9 +156,15 @@ impl Proposer {
     /// Another node sent a Release. Acceptors that this node sent a Heal of the tenure may have
     /// received that Release first, so it is sent to them again, behind the Heal. A renewal that
     /// is in flight here heals nothing any more.
-    pub(crate) fn on_foreign_release(&mut self, env: &mut Env<'_>, label: Label, tenure: Tenure) {
+    pub(crate) fn on_foreign_release(
+        &mut self,
+        env: &mut Env<'_>,
+        label: Label,
+        tenure: Tenure,
+        id: ReleaseId,
+    ) {
         if let Some(members) = self.healed.remove(&tenure) {
-            env.send(members, Body::Release { label, tenure });
+            env.send(members, Body::Release { label, tenure, id });
         }
         if self.renewals > 0 {
             if self.released_elsewhere.len() >= UNCONFIRMED_MAX {
@@ -186,9 +213,10 @@ impl Proposer {
             self.releases.iter().map(|(tenure, releasing)| (*tenure, releasing.clone())).collect();
         releases.sort_unstable_by_key(|(tenure, _)| *tenure);
         for (_, releasing) in &mut releases {
-            for set in
-                [&mut releasing.confirmed, &mut releasing.held_by, &mut releasing.asked_again]
-            {
+            releasing.others.sort_unstable_by_key(|other| other.id);
+            let others = releasing.others.iter_mut().map(|other| &mut other.ended);
+            let sets = [&mut releasing.confirmed, &mut releasing.ended, &mut releasing.forgot];
+            for set in others.chain(sets) {
                 *set = place(*set);
             }
         }
@@ -204,21 +232,18 @@ impl Proposer {
         env: &mut Env<'_>,
         member: MemberSet,
         tenure: Tenure,
-        held: bool,
+        by: Option<ReleaseId>,
     ) {
         let by_majority = env.rules().on(Rule::ReleaseNeedsMajority);
         let Some(releasing) = self.releases.get_mut(&tenure) else { return };
-        releasing.confirmed = releasing.confirmed.with(member);
-        if held {
-            releasing.held_by = releasing.held_by.with(member);
-        }
+        releasing.note(member, by);
         let missing = env.cell().everyone().without(releasing.confirmed);
         let enough = match releasing.token {
-            // Whether it was held is the answer, and one acceptor may be behind.
+            // Who ended it is the answer.
             Some(_) => {
-                let is_known =
-                    releasing.is_held(env.cell()).is_some() || self.silent.contains(missing);
-                env.cell().is_quorum(releasing.confirmed) && is_known || !by_majority
+                let is_known = releasing.verdict(env.cell()).is_some();
+                let is_over = env.cell().is_quorum(releasing.confirmed);
+                is_over && (is_known || self.silent.contains(missing)) || !by_majority
             }
             None => missing.is_empty(),
         };
@@ -239,7 +264,9 @@ impl Proposer {
             return;
         }
         let is_confirmed = env.cell().is_quorum(releasing.confirmed);
-        if now >= releasing.answer_by || is_confirmed && releasing.token.is_some() {
+        let absent = env.cell().everyone().without(releasing.confirmed);
+        let is_final = is_confirmed && releasing.token.is_some() && self.silent.contains(absent);
+        if now >= releasing.answer_by || is_final {
             self.releases_open -= releasing.answer(env, is_confirmed);
         }
         let answered = releasing.answered;
@@ -247,8 +274,7 @@ impl Proposer {
         // If a majority confirmed and never stored the tenure, it has no holder: a client made it
         // up, or it was released before.
         let is_over = self.releases.get(&tenure).is_none_or(|releasing| {
-            let was_held = releasing.may_be_held(env.cell());
-            now >= releasing.over_at || !was_held && is_confirmed
+            now >= releasing.over_at || !releasing.was_held() && is_confirmed
         });
         let is_kept = !missing.is_empty() && !is_over && unconfirmed_count < UNCONFIRMED_MAX;
         if answered && !is_kept {
@@ -292,32 +318,42 @@ impl Proposer {
     pub(crate) fn release_again(&mut self, env: &mut Env<'_>, before: &Cell) {
         for releasing in self.releases.values_mut() {
             releasing.confirmed = MemberSet::EMPTY;
-            releasing.held_by = before.moved(releasing.held_by, env.cell());
-            releasing.asked_again = env.cell().everyone();
+            releasing.forgot = MemberSet::EMPTY;
+            let others = releasing.others.iter_mut().map(|other| &mut other.ended);
+            for ended in others.chain([&mut releasing.ended]) {
+                *ended = before.moved(*ended, env.cell());
+            }
         }
         self.resend_releases(env, env.cell().everyone());
     }
 
-    fn resend_release(&mut self, env: &mut Env<'_>, tenure: Tenure, members: MemberSet) {
+    fn resend_release(&self, env: &mut Env<'_>, tenure: Tenure, members: MemberSet) {
         let members = members.without(self.silent);
-        if let Some(releasing) = self.releases.get_mut(&tenure)
+        if let Some(Releasing { label, id, .. }) = self.releases.get(&tenure)
             && !members.is_empty()
         {
-            releasing.asked_again = releasing.asked_again.with(members);
-            env.send(members, Body::Release { label: releasing.label.clone(), tenure });
+            env.send(members, Body::Release { label: label.clone(), tenure, id: *id });
         }
     }
 }
 
 impl Releasing {
-    fn new(token: Option<Token>, label: Label, answer_by: Instant, over_at: Instant) -> Self {
+    fn new(
+        id: ReleaseId,
+        token: Option<Token>,
+        label: Label,
+        answer_by: Instant,
+        over_at: Instant,
+    ) -> Self {
         Self {
+            id,
             label,
             token,
             also: Vec::new(),
             confirmed: MemberSet::EMPTY,
-            held_by: MemberSet::EMPTY,
-            asked_again: MemberSet::EMPTY,
+            ended: MemberSet::EMPTY,
+            others: Vec::new(),
+            forgot: MemberSet::EMPTY,
             answer_by,
             over_at,
             check_at: Instant::ZERO,
@@ -325,24 +361,45 @@ impl Releasing {
         }
     }
 
-    /// Whether a majority stored the tenure, if the answers so far tell. In a joint epoch the old
-    /// set tells.
-    fn is_held(&self, cell: &Cell) -> Option<bool> {
-        let (old_set, quorum) = (cell.old_set(), cell.quorum());
-        let held = self.held_by.within(old_set);
-        let not_held = self.confirmed.without(self.held_by).without(self.asked_again);
-        let not_held = not_held.within(old_set);
-        match (held.len() >= quorum, not_held.len() >= quorum) {
-            (true, _) => Some(true),
-            (_, true) => Some(false),
-            (false, false) => None,
+    /// Notes what an acceptor answered. It may have forgotten what it answered in another epoch.
+    fn note(&mut self, member: MemberSet, by: Option<ReleaseId>) {
+        self.confirmed = self.confirmed.with(member);
+        match by {
+            None => {}
+            Some(ReleaseId::FORGOTTEN) => self.forgot = self.forgot.with(member),
+            Some(id) if id == self.id => self.ended = self.ended.with(member),
+            Some(id) => match self.others.iter_mut().find(|other| other.id == id) {
+                Some(other) => other.ended = other.ended.with(member),
+                None => self.others.push(OtherRelease { id, ended: member }),
+            },
         }
     }
 
-    /// Whether some acceptor stored the tenure, or may have stored it when it was asked first.
-    fn may_be_held(&self, cell: &Cell) -> bool {
-        let is_doubtful = self.confirmed.within(self.asked_again).within(cell.old_set());
-        !self.held_by.with(is_doubtful).is_empty()
+    /// P6: whether this Release ended the tenure, if the answers so far tell. It did if it came
+    /// first at more acceptors than any other; of equal ones, the lowest number counts. A tenure
+    /// that no majority stored was over before. In a joint epoch the old set tells.
+    fn verdict(&self, cell: &Cell) -> Option<bool> {
+        let (old_set, quorum) = (cell.old_set(), cell.quorum());
+        let rank = |ended: MemberSet, id| (ended.within(old_set).len(), Reverse(id));
+        let missing = old_set.without(self.confirmed.with(self.ended)).len();
+        // What these acceptors would tell is not known.
+        let hidden = missing + self.forgot.within(old_set).len();
+        let (own, own_id) = rank(self.ended, self.id);
+        let others = self.others.iter().map(|other| rank(other.ended, other.id));
+        let stored_by = own + others.clone().map(|(count, _)| count).sum::<u32>();
+        let best = others.max();
+        let was_over = own == 0 && (stored_by + missing < quorum || missing == 0);
+        if was_over || best > Some((own + hidden, own_id)) {
+            return Some(false);
+        }
+        // One that none of these acceptors told of may have come first at all hidden ones.
+        let rival = best.map(|(count, id)| (count + hidden, id));
+        (stored_by >= quorum && own > hidden && Some((own, own_id)) > rival).then_some(true)
+    }
+
+    /// Whether some acceptor that answered had stored the tenure.
+    fn was_held(&self) -> bool {
+        !self.ended.is_empty() || !self.others.is_empty()
     }
 
     /// Answers every caller, once. Only the first of them ended the tenure. Returns how many open
@@ -352,11 +409,14 @@ impl Releasing {
             return 0;
         }
         self.answered = true;
-        let mut held = self.is_held(env.cell()).unwrap_or(self.may_be_held(env.cell()));
+        let mut held = self.verdict(env.cell());
+        if held.is_none() && !env.rules().on(Rule::UnknownEndIsTold) {
+            held = Some(!self.ended.is_empty());
+        }
         let open = 1 + self.also.len();
         for token in self.token.take().into_iter().chain(self.also.drain(..)) {
             env.out.emit(Event::Released { token, held, confirmed });
-            held = false;
+            held = held.and(Some(false));
         }
         open
     }

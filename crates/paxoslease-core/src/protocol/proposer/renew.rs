@@ -158,13 +158,14 @@ impl Proposer {
     }
 
     /// What P5 forbids, for its mutant.
-    fn undo_renewal(&self, env: &mut Env<'_>, ballot: Ballot) {
+    fn undo_renewal(&mut self, env: &mut Env<'_>, ballot: Ballot) {
         if !env.rules().on(Rule::FailedRenewalIsNotUndone)
             && let Some(InFlight { round, owner: Owner::Renewal(renewal) }) =
                 self.rounds.get(&ballot)
         {
-            let label = renewal.label.clone();
-            env.broadcast(Body::Release { label, tenure: round.tenure });
+            let (label, tenure) = (renewal.label.clone(), round.tenure);
+            let id = self.next_release(env);
+            env.broadcast(Body::Release { label, tenure, id });
         }
     }
 
@@ -283,7 +284,8 @@ impl Proposer {
             Owner::Renewal(_) | Owner::Contender(_) => None,
         });
         if let Some((label, tenure)) = found {
-            env.broadcast(Body::Release { label, tenure });
+            let id = self.next_release(env);
+            env.broadcast(Body::Release { label, tenure, id });
         }
     }
 }

@@ -161,7 +161,7 @@ impl Keys {
             ("pexpire", [key, time, options @ ..]) => {
                 self.expire(key, millis(time, 1, "pexpire")?, options)
             }
-            ("persist", [key]) => match self.read(key)? {
+            ("persist", [key]) => match self.read_end(key)? {
                 State::Value { ends_at, is_end_set, .. } if *ends_at != Instant::MAX => {
                     (*ends_at, *is_end_set) = (Instant::MAX, true);
                     Ok(Reply::Integer(1))
@@ -275,7 +275,7 @@ impl Keys {
     /// As PTTL replies.
     fn left(&mut self, key: &[u8]) -> Result<i64, Stop> {
         let now = self.now;
-        Ok(match self.read(key)? {
+        Ok(match self.read_end(key)? {
             State::Absent => -2,
             State::Signal => -1,
             State::Value { ends_at, .. } => millis_left(*ends_at, now)

@@ -80,6 +80,8 @@ pub(super) struct Key {
     known: Option<Known>,
     state: State,
     is_read: bool,
+    /// Whether the evaluation looked at when it ends.
+    is_end_read: bool,
     /// Whether the operation needs to know it. Some libraries pass other things as keys.
     is_wanted: bool,
 }
@@ -180,6 +182,7 @@ impl Keys {
             known: None,
             state: State::Absent,
             is_read: false,
+            is_end_read: false,
             is_wanted: false,
         });
         Ok(self.keys.len() - 1)
@@ -198,7 +201,7 @@ impl Keys {
         self.published.clear();
         self.denied = None;
         for key in &mut self.keys {
-            key.is_read = false;
+            (key.is_read, key.is_end_read) = (false, false);
             key.state = match key.known.as_ref().and_then(|known| known.stored.as_ref()) {
                 None => State::Absent,
                 Some(Stored { value, ends_at, .. }) => {
@@ -231,6 +234,13 @@ impl Keys {
         let key = &mut self.keys[place];
         (key.is_read, key.is_wanted) = (true, true);
         Ok(&mut key.state)
+    }
+
+    /// The same as [`Self::read`], of a command that depends on when the key ends.
+    pub(super) fn read_end(&mut self, key: &[u8]) -> Result<&mut State, Stop> {
+        let place = self.place(key)?;
+        self.keys[place].is_end_read = true;
+        self.read(key)
     }
 
     /// A script publishes. Messages that a note cannot carry are lost, as any message may be.
@@ -266,16 +276,19 @@ impl Keys {
         (0..self.keys.len()).filter(is_unknown).collect()
     }
 
-    /// The keys that the evaluation read, that only a hint tells of, and that it left unchanged: no
-    /// change will confirm the hint.
+    /// The keys that the evaluation read, that only a hint tells of, and that no change will confirm.
+    /// A change goes by the tenure, so it confirms the value, but not the end. How an end is set
+    /// depends on the one before.
     pub(super) fn doubtful(&self, effects: &[(usize, Effect)]) -> Vec<usize> {
-        let changed: BTreeSet<usize> = effects.iter().map(|(place, _)| *place).collect();
+        let confirms = |effect: &Effect| !matches!(effect, Effect::SetEnd { .. });
+        let confirmed = effects.iter().filter(|(_, effect)| confirms(effect));
+        let confirmed: BTreeSet<usize> = confirmed.map(|(place, _)| *place).collect();
         let is_doubtful = |place: &usize| {
             let key = &self.keys[*place];
             let is_hint = key.known.as_ref().is_some_and(|known| known.trust == Trust::Hint);
-            let is_changed = changed.contains(place);
+            let is_confirmed = confirmed.contains(place) && !key.is_end_read;
             let is_signal = matches!(key.state, State::Signal);
-            key.is_read && is_hint && !is_changed && !is_signal
+            key.is_read && is_hint && !is_confirmed && !is_signal
         };
         (0..self.keys.len()).filter(is_doubtful).collect()
     }

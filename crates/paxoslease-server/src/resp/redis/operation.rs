@@ -172,17 +172,19 @@ impl Operation {
             return Next::Learn(unknown, trust);
         }
         // A script that fails half-way has changed nothing yet. Redis would keep the first half.
-        if matches!(reply, Reply::Error(_)) {
-            return Next::Reply(reply);
-        }
-        let effects = match self.keys.effects() {
-            Ok(effects) => effects,
-            Err(text) => return Next::Reply(Reply::Error(text.into_bytes())),
+        let changes = match (&reply, self.keys.effects()) {
+            (Reply::Error(text), _) => Err(text.clone()),
+            (_, effects) => effects.map_err(String::into_bytes),
         };
-        let doubtful = self.keys.doubtful(&effects);
+        let effects = changes.as_deref().unwrap_or_default();
+        let doubtful = self.keys.doubtful(effects);
         if !doubtful.is_empty() {
             return Next::Learn(doubtful, Trust::Quorum);
         }
+        let effects = match changes {
+            Ok(effects) => effects,
+            Err(text) => return Next::Reply(Reply::Error(text)),
+        };
         if let Program::Wait(_) = self.program
             && matches!(reply, Reply::Nil)
         {
@@ -530,12 +532,12 @@ impl Session {
                 operation.effects.push_front((place, Effect::Acquire { value, ends_at }));
                 self.change_next(turn, id, operation);
             }
-            (Effect::Release { .. }, Answer::Released { held: true, confirmed: true })
+            (Effect::Release { .. }, Answer::Released { held: Some(true), confirmed: true })
             | (Effect::SetEnd { .. }, Answer::Renewed { .. } | Answer::Kept { .. }) => {
                 operation.keys.applied(place);
                 self.change_next(turn, id, operation);
             }
-            (Effect::Release { .. }, Answer::Released { held: false, confirmed: true })
+            (Effect::Release { .. }, Answer::Released { held: Some(false), confirmed: true })
             | (Effect::SetEnd { .. }, Answer::NotHeld) => {
                 // The tenure was over before: what the key is now decides anew.
                 roll_back(turn, &mut operation);
