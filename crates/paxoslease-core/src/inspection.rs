@@ -10,7 +10,7 @@ use core::time::Duration;
 
 use crate::outbox::{Body, LiveLease, Sighting, Token};
 use crate::protocol::proposer::{Env, Proposer};
-use crate::{Cell, Config, Event, Holder, Instant, Label, MemberSet, Seen, Standing, Ttl};
+use crate::{Ballot, Cell, Config, Event, Holder, Instant, Label, Lasts, MemberSet, Seen, Ttl};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Inspection {
@@ -29,11 +29,25 @@ pub(crate) struct Inspection {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Report {
     by: MemberSet,
-    lease: LiveLease,
+    seen: Sighting,
+    /// The end that the change with the highest ballot stored.
+    end: Option<DurableEnd>,
+}
+
+/// What a register has left, and the change that stored it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct DurableEnd {
+    pub(crate) ballot: Ballot,
+    pub(crate) lasts: Lasts,
 }
 
 impl Inspection {
-    fn note(&mut self, member: MemberSet, accepted: Option<Seen<'_>>, standing: Option<Standing>) {
+    fn note(
+        &mut self,
+        member: MemberSet,
+        accepted: Option<Seen<'_>>,
+        reported: Option<DurableEnd>,
+    ) {
         if self.answered.contains(member) {
             return;
         }
@@ -42,32 +56,31 @@ impl Inspection {
             self.free = self.free.with(member);
             return;
         };
-        match self.held.iter_mut().find(|report| report.lease.seen.tenure == tenure) {
-            Some(Report { by, lease: LiveLease { seen, standing: known } }) => {
+        match self.held.iter_mut().find(|report| report.seen.tenure == tenure) {
+            Some(Report { by, seen, end }) => {
                 *by = by.with(member);
                 seen.remaining = seen.remaining.max(remaining);
                 if seen.label.holder() == Holder::NONE {
                     seen.label = seen.label.with_holder(holder);
                 }
-                // The end with the highest version; of equal ones, the latest.
-                let rank = |standing: &Standing| (standing.version, standing.lasts);
-                *known = known.take().into_iter().chain(standing).max_by_key(rank);
+                // Of the same change, the latest end.
+                *end = (*end).max(reported);
             }
             None => {
                 let label = self.label.with_holder(holder);
                 let seen = Sighting { tenure, remaining, label };
-                self.held.push(Report { by: member, lease: LiveLease { seen, standing } });
+                self.held.push(Report { by: member, seen, end: reported });
             }
         }
     }
 
     /// What a majority stores; `None` while the acceptors that have not answered could change that.
-    fn verdict(&self, cell: &Cell) -> Option<Option<&LiveLease>> {
+    fn verdict(&self, cell: &Cell) -> Option<Option<&Report>> {
         let quorum = cell.quorum();
         let missing = cell.old_set().without(self.answered);
         let has_majority = |report: &&Report| report.by.len() >= quorum;
         if let Some(report) = self.held.iter().find(has_majority) {
-            return Some(Some(&report.lease));
+            return Some(Some(report));
         }
         let could_have = |report: &Report| report.by.with(missing).len() >= quorum;
         let is_free = self.free.len() >= quorum
@@ -84,7 +97,7 @@ impl Inspection {
 }
 
 impl Proposer {
-    /// The pause before an inspection, or an operation that sets an end, is repeated; it began at
+    /// The pause before an inspection, or a change of a register, is repeated; it began at
     /// `started_at`.
     pub(crate) fn pause_since(
         &self,
@@ -120,12 +133,16 @@ impl Proposer {
         member: MemberSet,
         query: u64,
         accepted: Option<Seen<'_>>,
-        standing: Option<Standing>,
+        end: Option<DurableEnd>,
     ) {
         if let Some(inspection) = self.inspections.get_mut(&query) {
-            inspection.note(member, accepted, standing);
+            inspection.note(member, accepted, end);
             if let Some(verdict) = inspection.verdict(env.cell()) {
-                let (token, accepted) = (inspection.token, verdict.cloned().map(Box::new));
+                let lease = |Report { seen, end, .. }: &Report| LiveLease {
+                    seen: seen.clone(),
+                    durable: end.map(|end| end.lasts),
+                };
+                let (token, accepted) = (inspection.token, verdict.map(lease).map(Box::new));
                 env.out.emit(Event::Inspected { token, accepted });
                 self.inspections.remove(&query);
             }

@@ -63,7 +63,6 @@ mod refusal;
 mod rng;
 mod rules;
 mod shard;
-mod standing;
 mod storage;
 mod timers;
 
@@ -99,6 +98,5 @@ pub use refusal::{BallotProblem, CommandError, Refusal};
 pub use rng::Rng;
 pub use rules::{Rule, Rules};
 pub use shard::{Acquire, Renew, Shard, Snapshot, Start};
-pub use standing::Standing;
 pub use storage::permits::Permits;
 pub use storage::text::{Holder, Label, Name, Text, TextError};

@@ -17,11 +17,12 @@ use crate::durable::decide::{Asked, Decision, Goal, Outcome, Promised};
 use crate::durable::message::{
     DurableBody, DurableMessage, OwnedRegister, SentRegister, SentValue, StoreRefusal,
 };
+use crate::inspection::DurableEnd;
 use crate::outbox::Token;
 use crate::protocol::proposer::{Env, Proposer};
 use crate::rules::Rule;
 use crate::timers::Timers;
-use crate::{Ballot, Event, Holder, Instant, Label, Lasts, MemberSet, Tenure, Ttl};
+use crate::{Ballot, Event, Holder, Instant, Label, Lasts, MemberSet, Seen, Tenure, Ttl};
 
 /// How often a change is tried again before it has no answer.
 const TRIES_MAX: u8 = 64;
@@ -353,6 +354,16 @@ impl Proposer {
                 self.on_change_refused(env, now, member, ballot, Some(why));
             }
             DurableMessage::IsDurable { ballot } => self.on_is_durable(env, now, member, ballot),
+            DurableMessage::Inspected { query, ballot, fence, lasts, holder } => {
+                let seen = Seen { tenure: fence, remaining: lasts.capped(Ttl::MAX), holder };
+                self.on_inspected(
+                    env,
+                    member,
+                    query,
+                    Some(seen),
+                    Some(DurableEnd { ballot, lasts }),
+                );
+            }
             DurableMessage::Prepare { .. }
             | DurableMessage::Store { .. }
             | DurableMessage::All { .. } => {}
@@ -519,9 +530,8 @@ impl Proposer {
         ballot: Ballot,
     ) {
         if let Some((renewal, tenure, ttl)) = self.take_renewal(ballot) {
-            let Some(token) = renewal.token else { return };
             let lasts = Lasts::from_millis(ttl.as_millis().into()).expect("a ttl is not zero");
-            return self.keep(env, now, token, renewal.label, (tenure, lasts, true));
+            return self.keep(env, now, renewal.token, renewal.label, (tenure, lasts, true));
         }
         let Some(tenure) = Tenure::of(ballot) else { return };
         if let Some((tokens, label, answer_by)) = self.release_is_durable(env, member, tenure) {
