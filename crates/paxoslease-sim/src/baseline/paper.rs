@@ -177,7 +177,6 @@ impl PaperNode {
             }
             Request::Renew { .. }
             | Request::Heal { .. }
-            | Request::Stand { .. }
             | Request::Inspect { .. } => None,
         }
     }
@@ -232,7 +231,6 @@ impl PaperNode {
             | Reply::Healed { .. }
             | Reply::NotHealed { .. }
             | Reply::Released { .. }
-            | Reply::Stood { .. }
             | Reply::Inspected { .. } => {}
         }
         let acceptors = self.cell.members().len();

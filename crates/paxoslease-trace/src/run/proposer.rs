@@ -30,8 +30,7 @@ impl Run {
                 }
                 Request::Heal { .. }
                 | Request::Release { .. }
-                | Request::Inspect { .. }
-                | Request::Stand { .. } => continue,
+                | Request::Inspect { .. } => continue,
             };
             let (number, name) = (ballot.as_u64(), request.name().to_string());
             touched.push(number);
