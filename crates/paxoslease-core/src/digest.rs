@@ -15,7 +15,7 @@ use crate::protocol::acceptor::Acceptor;
 use crate::protocol::proposer::Proposer;
 use crate::queueing::contender::Contenders;
 use crate::storage::Slot;
-use crate::{Ballot, MemberSet, Round, Shard, Tenure};
+use crate::{MemberSet, Round, Shard, Tenure};
 
 /// Which differences between shards a checker sees.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,8 @@ impl Lens<'_> {
 }
 
 impl Shard {
-    /// Forgets which tenures it must not store (A8, S3), and who released them (A9). For safety, refusing a Propose or a Heal
+    /// Forgets which tenures it must not store (A8), and who released them (A9). For safety, refusing
+    /// a Propose or a Heal
     /// is the same as losing it. So the shard can then do all that it could do before, and is in
     /// fewer states.
     pub fn forget_ended(&mut self) {
@@ -51,12 +52,6 @@ impl Shard {
     #[must_use]
     pub fn releases(&self) -> Vec<(Tenure, MemberSet, bool)> {
         self.proposer.releases()
-    }
-
-    /// The versions of the operations in flight that set ends.
-    #[must_use]
-    pub fn versions(&self) -> Vec<Ballot> {
-        self.proposer.versions()
     }
 
     /// Hashes the protocol state.
@@ -83,9 +78,6 @@ impl Acceptor {
                 table.is_dated(slot).hash(hasher);
             }
         }
-        for entry in self.standing.iter() {
-            entry.hash(hasher);
-        }
         self.registers.digest(|set| lens.place(set), hasher);
         self.ended.hash(hasher);
         self.first_releases.sorted().hash(hasher);
@@ -106,7 +98,6 @@ impl Proposer {
         }
         self.owners_digest(hasher);
         self.releases_digest(|set| lens.place(set), hasher);
-        self.operations_digest(|set| lens.place(set), hasher);
         self.changes.digest(|set| lens.place(set), hasher);
         self.contenders.digest(hasher);
     }

@@ -1,5 +1,4 @@
-//! The tenures that an acceptor must not store any more, beside those that promises rule out (A8,
-//! S3).
+//! The tenures that an acceptor must not store any more, beside those that promises rule out (A8).
 //!
 //! A Release may arrive before the message that would store its tenure: they come from different
 //! nodes. Only such tenures are here, so an ordinary acquire and release cost nothing.

@@ -12,7 +12,6 @@ use crate::protocol::proposer::{Env, InFlight, Owner, Proposer};
 use crate::protocol::register::Answer;
 use crate::protocol::round::{Phase, Step};
 use crate::rules::Rule;
-use crate::standing::entries::Entries;
 use crate::storage::Slot;
 use crate::{Ballot, Cell, Config, Instant, MemberSet, Record, Refusal, Reply, Request, Shard};
 
@@ -41,7 +40,6 @@ impl Shard {
         if cell.epoch() <= before.epoch() {
             return;
         }
-        self.end_standing(now);
         self.config.cell = cell.with_rules(self.config.rules);
         self.config.knows_members = true;
         self.own = cell.member(self.config.node);
@@ -66,14 +64,6 @@ impl Shard {
         self.with_proposer(now, |proposer, env| proposer.adopt(env, now, &before));
     }
 
-    /// C10: how many standing leases this node has not seen stored by a majority of the new set. A
-    /// belief in such a lease may outlast the wait of C6.
-    #[must_use]
-    pub fn standing_left(&self) -> usize {
-        let acceptor = self.acceptor.as_ref().filter(|_| self.config.cell.is_joint());
-        acceptor.map_or(0, |acceptor| acceptor.standing.unmoved())
-    }
-
     /// C9, E3: a node that is no member answers nothing. In a joint epoch only members of the old
     /// set answer the first step of a round.
     #[inline]
@@ -81,28 +71,14 @@ impl Shard {
         let Some(own) = self.own else { return false };
         !self.config.cell.is_joint()
             || self.config.cell.old_set().contains(own)
-            || matches!(
-                request,
-                Request::Heal { .. } | Request::Release { .. } | Request::Stand { .. }
-            )
+            || matches!(request, Request::Heal { .. } | Request::Release { .. })
     }
 
-    /// J1: in a joint epoch, answers to the first step count only if they are of the old set. Notes
-    /// the ends of standing leases that the new set has stored (C10).
+    /// J1: in a joint epoch, answers to the first step count only if they are of the old set.
     #[cold]
-    pub(crate) fn counts_in_joint_epoch(&mut self, member: MemberSet, reply: &Reply<'_>) -> bool {
+    pub(crate) fn counts_in_joint_epoch(&self, member: MemberSet, reply: &Reply<'_>) -> bool {
         match *reply {
-            // The acceptor has this end or a newer one, whatever it has promised since.
-            Reply::Stood { version, is_dated: true, .. } => {
-                if let Some(acceptor) = &mut self.acceptor {
-                    acceptor.standing.moved(&self.config.cell, version, member);
-                }
-                true
-            }
-            Reply::Stood { .. }
-            | Reply::Healed { .. }
-            | Reply::NotHealed { .. }
-            | Reply::Released { .. } => true,
+            Reply::Healed { .. } | Reply::NotHealed { .. } | Reply::Released { .. } => true,
             Reply::Promise { .. }
             | Reply::Accept { .. }
             | Reply::Reject { .. }
@@ -158,17 +134,11 @@ impl Acceptor {
             let void: Vec<Slot> = slots.filter(is_void).collect();
             for slot in void {
                 self.table.entry_mut(slot).register.accepted = None;
-                self.standing.replaced(config.rules, slot, None);
             }
         }
         if config.cell.is_joint() {
             self.table.undate();
         }
-        if config.cell.member(config.node).is_none() {
-            // C9: it renews nothing any more.
-            self.standing = Entries::default();
-        }
-        self.standing.begin_epoch(config, now);
         // K13: a majority of the members has the registers without those of a node that was away.
         self.registers.forget_answers();
         let own = config.cell.member(config.node);
@@ -264,7 +234,7 @@ impl Proposer {
 
     /// J3: no answer of the epoch before counts. Fresh rounds are void, are released in the new
     /// epoch, and begin again in the same place of their queue. Renewals begin again with a fresh
-    /// ballot; releases, inspections and operations are sent again. Waiters ask again, as after a
+    /// ballot; releases and inspections are sent again, and changes of registers begin again. Waiters ask again, as after a
     /// reconnection.
     pub(crate) fn adopt(&mut self, env: &mut Env<'_>, now: Instant, before: &Cell) {
         let cell = env.config.cell;
@@ -286,7 +256,6 @@ impl Proposer {
         }
         self.release_again(env, before);
         self.inspect_again(env);
-        self.stand_again(env);
         self.change_again(env, now);
         self.retry_waiters(env, now);
     }

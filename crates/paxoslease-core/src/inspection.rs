@@ -12,7 +12,7 @@ use core::time::Duration;
 use crate::outbox::{Body, LiveLease, Sighting, Token};
 use crate::protocol::proposer::{Env, Proposer};
 use crate::rules::Rule;
-use crate::{Cell, Config, Event, Holder, Instant, Label, MemberSet, Seen, Standing, Ttl};
+use crate::{Ballot, Cell, Config, Event, Holder, Instant, Label, Lasts, MemberSet, Seen, Ttl};
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Inspection {
@@ -33,7 +33,18 @@ struct Report {
     by: MemberSet,
     /// When the record of each of them ends, the latest first.
     ends: Vec<Instant>,
-    lease: LiveLease,
+    seen: Sighting,
+    /// The end that the change with the highest ballot stored.
+    durable: Option<DurableEnd>,
+    /// How many of them report that change.
+    same: u32,
+}
+
+/// What a register has left, and the change that stored it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct DurableEnd {
+    pub(crate) ballot: Ballot,
+    pub(crate) lasts: Lasts,
 }
 
 /// Ends that differ by less are equal: acceptors receive a request at different times.
@@ -41,12 +52,15 @@ const SAME_END: Duration = Duration::from_millis(1);
 
 impl Report {
     /// When the lease ends: until then a majority stores it. `None` while the acceptors that have
-    /// not answered could change that. Members set the end of a standing lease.
+    /// not answered could change that. The end of a durable lease is that of its last change.
     fn ends_at(&self, quorum: u32, missing: u32) -> Option<Instant> {
         let nth = |count: u32| self.ends.get(count.checked_sub(1)? as usize).copied();
         let at_least = nth(quorum)?;
         let at_most = quorum.checked_sub(missing).and_then(nth).unwrap_or(Instant::MAX);
-        let is_known = at_most.since(at_least) <= SAME_END || self.lease.standing.is_some();
+        let is_known = match self.durable {
+            None => at_most.since(at_least) <= SAME_END,
+            Some(_) => self.same >= quorum || missing == 0,
+        };
         is_known.then_some(at_least)
     }
 }
@@ -57,7 +71,7 @@ impl Inspection {
         now: Instant,
         member: MemberSet,
         accepted: Option<Seen<'_>>,
-        standing: Option<Standing>,
+        reported: Option<DurableEnd>,
     ) {
         if self.answered.contains(member) {
             return;
@@ -68,23 +82,28 @@ impl Inspection {
             return;
         };
         let ends_at = now.after(remaining.as_duration());
-        match self.held.iter_mut().find(|report| report.lease.seen.tenure == tenure) {
-            Some(Report { by, ends, lease: LiveLease { seen, standing: known } }) => {
+        match self.held.iter_mut().find(|report| report.seen.tenure == tenure) {
+            Some(Report { by, ends, seen, durable, same }) => {
                 *by = by.with(member);
                 ends.insert(ends.partition_point(|later| *later >= ends_at), ends_at);
                 seen.remaining = seen.remaining.max(remaining);
                 if seen.label.holder() == Holder::NONE {
                     seen.label = seen.label.with_holder(holder);
                 }
-                // The end with the highest version; of equal ones, the latest.
-                let rank = |standing: &Standing| (standing.version, standing.lasts);
-                *known = known.take().into_iter().chain(standing).max_by_key(rank);
+                let ballot = |end: &Option<DurableEnd>| end.map(|end| end.ballot);
+                *same = match ballot(&reported).cmp(&ballot(durable)) {
+                    core::cmp::Ordering::Less => *same,
+                    core::cmp::Ordering::Equal => *same + 1,
+                    core::cmp::Ordering::Greater => 1,
+                };
+                // Of the same change, the latest end.
+                *durable = (*durable).max(reported);
             }
             None => {
                 let label = self.label.with_holder(holder);
                 let seen = Sighting { tenure, remaining, label };
-                let lease = LiveLease { seen, standing };
-                self.held.push(Report { by: member, ends: vec![ends_at], lease });
+                let (durable, same) = (reported, 1);
+                self.held.push(Report { by: member, ends: vec![ends_at], seen, durable, same });
             }
         }
     }
@@ -97,11 +116,11 @@ impl Inspection {
         let has_majority = |report: &&Report| report.by.len() >= quorum;
         if let Some(report) = self.held.iter().find(has_majority) {
             let ends_at = report.ends_at(quorum, missing.without(absent).len())?;
-            let mut lease = report.lease.clone();
-            if lease.standing.is_none() && cell.rules().on(Rule::EndNeedsMajority) {
-                lease.seen.remaining = Ttl::from_duration(ends_at.since(now)).unwrap_or(Ttl::MIN);
+            let mut seen = report.seen.clone();
+            if report.durable.is_none() && cell.rules().on(Rule::EndNeedsMajority) {
+                seen.remaining = Ttl::from_duration(ends_at.since(now)).unwrap_or(Ttl::MIN);
             }
-            return Some(Some(lease));
+            return Some(Some(LiveLease { seen, durable: report.durable.map(|end| end.lasts) }));
         }
         let could_have = |report: &Report| report.by.with(missing).len() >= quorum;
         let is_free = self.free.len() >= quorum
@@ -118,7 +137,7 @@ impl Inspection {
 }
 
 impl Proposer {
-    /// The pause before an inspection, or an operation that sets an end, is repeated; it began at
+    /// The pause before an inspection, or a change of a register, is repeated; it began at
     /// `started_at`.
     pub(crate) fn pause_since(
         &self,
@@ -155,10 +174,10 @@ impl Proposer {
         member: MemberSet,
         query: u64,
         accepted: Option<Seen<'_>>,
-        standing: Option<Standing>,
+        end: Option<DurableEnd>,
     ) {
         if let Some(inspection) = self.inspections.get_mut(&query) {
-            inspection.note(now, member, accepted, standing);
+            inspection.note(now, member, accepted, end);
             self.settle_inspection(env, now, query, self.silent);
         }
     }

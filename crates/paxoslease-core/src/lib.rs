@@ -64,7 +64,6 @@ mod refusal;
 mod rng;
 mod rules;
 mod shard;
-mod standing;
 mod storage;
 mod timers;
 
@@ -101,6 +100,5 @@ pub use refusal::{BallotProblem, CommandError, Refusal};
 pub use rng::Rng;
 pub use rules::{Rule, Rules};
 pub use shard::{Acquire, Renew, Shard, Snapshot, Start};
-pub use standing::Standing;
 pub use storage::permits::Permits;
 pub use storage::text::{Holder, Label, Name, Text, TextError};

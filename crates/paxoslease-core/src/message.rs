@@ -4,7 +4,7 @@
 //! Every message names its round by its ballot (a Release by its tenure). A reply does not repeat
 //! the name. No message carries its sender, because the transport knows it.
 
-use crate::{Ballot, DurableMessage, Holder, Lasts, Name, ReleaseId, Standing, Tenure, Ttl};
+use crate::{Ballot, DurableMessage, Holder, Name, ReleaseId, Tenure, Ttl};
 
 /// A message from one node to another.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -73,19 +73,6 @@ pub enum Request<'a> {
         /// Names this Release. A repetition has the same.
         id: ReleaseId,
     },
-    /// Sets when a standing lease ends (S1).
-    Stand {
-        /// The leased name.
-        name: Name<'a>,
-        /// The tenure whose end is set.
-        tenure: Tenure,
-        /// The ballot of the operation that set this end. A higher one replaces a lower one.
-        version: Ballot,
-        /// How long the lease lasts from now on.
-        lasts: Lasts,
-        /// Whether a member passes on what it stores (S5). Then there is no answer.
-        is_relayed: bool,
-    },
     /// Asks for the live lease; changes nothing.
     Inspect {
         /// The leased name.
@@ -153,21 +140,6 @@ pub enum Reply<'a> {
         query: u64,
         /// The live lease, if any.
         accepted: Option<Seen<'a>>,
-        /// When that lease ends, if it stands.
-        standing: Option<Standing>,
-    },
-    /// The answer to a Stand; to one that was relayed, only in a joint epoch.
-    Stood {
-        /// The operation answered.
-        version: Ballot,
-        /// The highest of the stored version, `promised` and `floor`: the next version has to reach
-        /// it. It equals `version` if this operation is in force here.
-        stored: Ballot,
-        /// Whether the tenure is live at the acceptor.
-        held: bool,
-        /// In a joint epoch, whether its record is dated (E1): if not, the record ends with the
-        /// epoch. False in other epochs.
-        is_dated: bool,
     },
 }
 
@@ -218,12 +190,11 @@ impl<'a> Request<'a> {
             | Self::Renew { name, .. }
             | Self::Heal { name, .. }
             | Self::Release { name, .. }
-            | Self::Stand { name, .. }
             | Self::Inspect { name, .. } => *name,
         }
     }
 
-    /// The round, or the version of a Stand; `None` for a Release and an Inspect.
+    /// The round; `None` for a Release and an Inspect.
     #[must_use]
     pub const fn ballot(&self) -> Option<Ballot> {
         match self {
@@ -231,7 +202,6 @@ impl<'a> Request<'a> {
             | Self::Propose { ballot, .. }
             | Self::Renew { ballot, .. }
             | Self::Heal { ballot, .. } => Some(*ballot),
-            Self::Stand { version, .. } => Some(*version),
             Self::Release { .. } | Self::Inspect { .. } => None,
         }
     }
@@ -245,7 +215,6 @@ impl Reply<'_> {
             Self::Reject { promised, .. }
             | Self::NotHeld { promised, .. }
             | Self::NotHealed { promised, .. } => Some(*promised),
-            Self::Stood { stored, .. } => Some(*stored),
             Self::Promise { .. }
             | Self::Accept { .. }
             | Self::Healed { .. }

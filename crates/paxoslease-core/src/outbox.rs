@@ -13,7 +13,7 @@ use crate::durable::message::{DurableBody, StoreRefusal};
 use crate::durable::value::DurableWrite;
 use crate::{
     Ballot, Cell, Hint, Holder, Instant, Label, Lasts, MemberSet, Message, NodeId, Record,
-    ReleaseId, Reply, Request, Seen, Standing, Tenure, Ttl,
+    ReleaseId, Reply, Request, Seen, Tenure, Ttl,
 };
 
 /// The receivers of a message.
@@ -45,7 +45,6 @@ pub(crate) enum Body {
     Heal { label: Label, tenure: Tenure, ballot: Ballot, ttl: Ttl },
     Release { label: Label, tenure: Tenure, id: ReleaseId },
     Inspect { label: Label, query: u64 },
-    Stand { label: Label, tenure: Tenure, version: Ballot, lasts: Lasts, is_relayed: bool },
     Promise { ballot: Ballot, accepted: Option<Sighting> },
     Accept { ballot: Ballot },
     Reject { ballot: Ballot, promised: Ballot, accepted: Option<Sighting> },
@@ -53,8 +52,7 @@ pub(crate) enum Body {
     Healed { ballot: Ballot },
     NotHealed { ballot: Ballot, promised: Ballot },
     Released { tenure: Tenure, by: Option<ReleaseId> },
-    Inspected { query: u64, accepted: Option<Box<LiveLease>> },
-    Stood { version: Ballot, stored: Ballot, held: bool, is_dated: bool },
+    Inspected { query: u64, accepted: Option<Sighting> },
     Held(Sighting),
     Freed { label: Label, nodes_before: u8 },
     Note(Label),
@@ -72,21 +70,21 @@ pub struct Sighting {
     pub label: Label,
 }
 
-/// A sighting with the end of a standing lease, which only inspections and lists report. Rounds
+/// A sighting, and what is left of a durable lease, which only inspections and lists report. Rounds
 /// do without it, so that their messages and events stay small.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LiveLease {
     /// The lease.
     pub seen: Sighting,
-    /// Set for a standing lease: when it ends, whatever remains of its record.
-    pub standing: Option<Standing>,
+    /// Set for a durable lease: what was left of it, which may be more than any [`Ttl`].
+    pub durable: Option<Lasts>,
 }
 
 impl LiveLease {
-    /// What was left of the lease: of its record, or until the end of a standing lease.
+    /// What was left of the lease.
     #[must_use]
     pub fn lasts(&self) -> Lasts {
-        self.standing.map_or_else(|| self.seen.lasts(), |standing| standing.lasts)
+        self.durable.unwrap_or_else(|| self.seen.lasts())
     }
 }
 
@@ -99,7 +97,7 @@ impl Deref for LiveLease {
 }
 
 impl Sighting {
-    /// What was left of the lease's record.
+    /// What was left of the lease, up to the longest ttl.
     #[must_use]
     pub fn lasts(&self) -> Lasts {
         Lasts::from_millis(self.remaining.as_millis().into()).expect("a ttl is not zero")
@@ -146,9 +144,6 @@ impl Body {
                 Self::Release { label: named(name), tenure, id }
             }
             Request::Inspect { name, query } => Self::Inspect { label: named(name), query },
-            Request::Stand { name, tenure, version, lasts, is_relayed } => {
-                Self::Stand { label: named(name), tenure, version, lasts, is_relayed }
-            }
         }
     }
 
@@ -185,9 +180,6 @@ impl Body {
                 R(Request::Release { name: label.name(), tenure, id })
             }
             Self::Inspect { ref label, query } => R(Request::Inspect { name: label.name(), query }),
-            Self::Stand { ref label, tenure, version, lasts, is_relayed } => {
-                R(Request::Stand { name: label.name(), tenure, version, lasts, is_relayed })
-            }
             Self::Promise { ballot, ref accepted } => {
                 A(Reply::Promise { ballot, accepted: seen(accepted) })
             }
@@ -200,12 +192,7 @@ impl Body {
             Self::NotHealed { ballot, promised } => A(Reply::NotHealed { ballot, promised }),
             Self::Released { tenure, by } => A(Reply::Released { tenure, by }),
             Self::Inspected { query, ref accepted } => {
-                let standing = accepted.as_ref().and_then(|lease| lease.standing);
-                let accepted = accepted.as_ref().map(|lease| lease.seen.seen());
-                A(Reply::Inspected { query, accepted, standing })
-            }
-            Self::Stood { version, stored, held, is_dated } => {
-                A(Reply::Stood { version, stored, held, is_dated })
+                A(Reply::Inspected { query, accepted: seen(accepted) })
             }
             Self::Held(ref held) => H(Hint::Held { name: held.label.name(), seen: held.seen() }),
             Self::Freed { ref label, nodes_before } => {
@@ -259,17 +246,6 @@ pub enum Event {
         /// How long the acceptors exclude other tenures.
         ttl: Ttl,
         /// When the winning round began, on this node's clock.
-        started_at: Instant,
-    },
-    /// The end of a lease is set at a majority (S1).
-    Stood {
-        /// The operation that this answers.
-        token: Token,
-        /// The tenure whose end is set.
-        tenure: Tenure,
-        /// How long the lease lasts, from the moment each acceptor received the operation.
-        lasts: Lasts,
-        /// When the operation began, on this node's clock.
         started_at: Instant,
     },
     /// K8: a majority has the lease on disk, and it lasts this long.
@@ -352,7 +328,6 @@ impl Event {
             | Self::Denied { token, .. }
             | Self::NoQuorum { token }
             | Self::Renewed { token, .. }
-            | Self::Stood { token, .. }
             | Self::Kept { token, .. }
             | Self::NotKept { token, .. }
             | Self::NotHeld { token, .. }

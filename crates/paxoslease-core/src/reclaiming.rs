@@ -171,9 +171,6 @@ impl Acceptor {
     fn reclaim(&mut self, config: &Config, slot: Slot) {
         let entry = self.table.remove(slot);
         self.turns.remove(slot);
-        if !self.standing.is_empty() {
-            self.standing.replaced(config.rules, slot, None);
-        }
         if config.rules.on(Rule::ReclaimFoldsIntoFloor) {
             self.raise_floor(entry.register.promised);
         }

@@ -90,12 +90,6 @@ listed! {
         SnapshotIsUsedOnce,
         /// R4: a quarantined node writes no snapshot.
         NoSnapshotFromQuarantine,
-        /// S1: a Stand replaces only an end with a lower version.
-        StandFollowsVersion,
-        /// S1: a majority stores the end before the holder is told.
-        StandNeedsMajority,
-        /// S3: the end of a standing lease goes with its tenure.
-        StandEndsWithTenure,
         /// K1: a Prepare of a change raises `promised`.
         ChangePrepareRaisesPromised,
         /// K2: a Store below `promised` is rejected.
@@ -174,8 +168,6 @@ listed! {
         NewSetIsHealed,
         /// J3: a round counts answers of its own epoch only.
         RoundEndsWithItsEpoch,
-        /// C10: the new set stores every standing lease before the change ends.
-        StandingLeasesMove,
         /// D1, W1: a vote is on disk before it is answered.
         VoteIsDurable,
         /// D2, C3: a coordinator proposes the accepted value that the promises report.

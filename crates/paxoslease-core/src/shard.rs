@@ -224,8 +224,7 @@ impl Shard {
     /// R4: stops answering for good and returns the live leases. `None` for a node that only
     /// proposes, and in quarantine.
     #[must_use]
-    pub fn stop(mut self, now: Instant) -> Option<Snapshot> {
-        self.end_standing(now);
+    pub fn stop(self, now: Instant) -> Option<Snapshot> {
         let allowed = !self.config.rules.on(Rule::NoSnapshotFromQuarantine);
         let (acceptor, epoch) = (self.acceptor?, self.config.cell.epoch());
         (allowed || !acceptor.is_quarantined(now)).then_some(Snapshot { acceptor, now, epoch })
@@ -248,7 +247,6 @@ impl Shard {
         acquire: Acquire<'_>,
         lasts: Option<Lasts>,
     ) -> Result<(), CommandError> {
-        self.end_standing(now);
         let Acquire { token, name, holder, ttl, wait } = acquire;
         let ttl = self.config.cell.ttl(ttl).map_err(CommandError::Ttl)?;
         self.room_for_a_round()?;
@@ -274,7 +272,6 @@ impl Shard {
     /// P8: the client of an acquire is gone. Returns whether the request was still open. If not, it
     /// was answered, and the caller must release a lease that was granted.
     pub fn abandon(&mut self, now: Instant, name: Name<'_>, token: Token) -> bool {
-        self.end_standing(now);
         self.with_proposer(now, |proposer, env| proposer.abandon(env, now, name, token))
     }
 
@@ -284,7 +281,6 @@ impl Shard {
     /// # Errors
     /// When the ttl is out of bounds or the shard is full; then nothing was changed.
     pub fn renew(&mut self, now: Instant, renew: Renew<'_>) -> Result<(), CommandError> {
-        self.end_standing(now);
         let Renew { token, name, holder, tenure, ttl } = renew;
         let ttl = match (self.config.cell.ttl(ttl), self.config.rules.on(Rule::RenewTtlIsBounded)) {
             (Ok(ttl), _) => ttl,
@@ -295,7 +291,7 @@ impl Shard {
         let label = self.known_label(now, name, holder, tenure);
         self.with_proposer(now, |proposer, env| {
             let deadline = proposer.deadline(env.config, now, Duration::ZERO, ttl);
-            let renewal = Renewal { token: Some(token), label, deadline, resend_at: now };
+            let renewal = Renewal { token, label, deadline, resend_at: now };
             proposer.renew(env, now, renewal, tenure, ttl);
         });
         Ok(())
@@ -327,7 +323,6 @@ impl Shard {
         tenure: Tenure,
         patience: Duration,
     ) -> Result<(), CommandError> {
-        self.end_standing(now);
         self.room_for_a_round()?;
         let answer_by = now.after(patience.min(self.config.cell.max_lease().as_duration()));
         let label = Label::new(name, Holder::NONE);
@@ -382,7 +377,6 @@ impl Shard {
         from: NodeId,
         message: Message<'_>,
     ) -> Result<(), Refusal> {
-        self.end_standing(now);
         let outcome = match &message {
             Message::Request(request) => self.handle_request(now, from, request),
             Message::Reply(reply) => self.handle_reply(now, from, reply),
@@ -419,7 +413,6 @@ impl Shard {
             Request::Prepare { .. }
             | Request::Renew { .. }
             | Request::Heal { .. }
-            | Request::Stand { .. }
             | Request::Inspect { .. } => {}
         }
         refused
@@ -491,9 +484,7 @@ impl Shard {
 
     /// Acts on the wake-ups that are due. A late call costs time, never safety.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.end_standing(now);
         self.with_proposer(now, |proposer, env| proposer.handle_timeout(env, now));
-        self.renew_standing(now);
         self.look_after_registers(now);
     }
 
@@ -513,7 +504,6 @@ impl Shard {
     /// A7, R2: sweeps up to `slots_max` slots and lowers the lease ceiling. Call it regularly.
     pub fn sweep(&mut self, now: Instant, slots_max: u32) {
         self.learn_floor(now);
-        self.end_standing(now);
         if let Some(acceptor) = &mut self.acceptor {
             let expired = hints::expired_hints(self.watched, &mut self.out);
             acceptor.sweep(&self.config, now, slots_max, expired);
@@ -526,7 +516,6 @@ impl Shard {
     /// A7: reclaims as many names as were added since the last call. Call it between sweeps while
     /// many requests come.
     pub fn keep_up(&mut self, now: Instant, slots_max: u32) {
-        self.end_standing(now);
         if let Some(acceptor) = &mut self.acceptor {
             let expired = hints::expired_hints(self.watched, &mut self.out);
             acceptor.sweep_owed(&self.config, now, slots_max, expired);
@@ -538,7 +527,6 @@ impl Shard {
         if !self.ceilings.written(record) {
             return;
         }
-        self.end_standing(now);
         // These go before the next write, which may lower the ceiling again.
         self.answer_deferred(now);
         self.request_write();
@@ -577,9 +565,6 @@ impl Shard {
                 let agrees = self.ask_own(now, &body);
                 self.out.put_back(place, body, agrees);
             }
-        }
-        if self.proposer.has_kept() {
-            self.settle_kept(now);
         }
         self.request_write();
         result
@@ -633,9 +618,8 @@ impl Shard {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let acceptor = self.acceptor.as_ref();
-        let standing = acceptor.map_or(Instant::MAX, |it| it.standing.next_at());
         let registers = acceptor.map_or(Instant::MAX, |it| it.registers.next_at());
-        let wake_at = self.proposer.next_wake_at().min(standing).min(registers);
+        let wake_at = self.proposer.next_wake_at().min(registers);
         (wake_at < Instant::MAX).then_some(wake_at)
     }
 

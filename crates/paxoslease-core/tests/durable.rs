@@ -364,6 +364,40 @@ fn registers_move_to_the_members_of_the_next_epoch() {
     assert_eq!(is_held(&cell, 2), Some(true), "{:?}", cell.answers(2));
 }
 
+/// K13: what the new set of an aborted change stored says nothing about the next new set, and a
+/// restart forgets what the members told.
+#[test]
+fn registers_have_to_move_in_every_joint_epoch() {
+    let start = Start::NewCell { counter: 0, disk: true };
+    let alone = |config: &mut Config| {
+        config.cell =
+            Cell::new(&[node(1)], config.cell.max_lease(), config.cell.drift()).expect("valid");
+    };
+    let mut cell = TestCell::started(3, 0, alone, start);
+    cell.collect();
+    cell.settle_durably();
+    cell.acquire_durable(1, 1, Lasts::FOREVER);
+    cell.settle_durably();
+    assert!(cell.granted(1).is_some());
+    assert_eq!(cell.shard(1).durable_left(), 0, "there is no change");
+    adopt(&mut cell, 1, &[1], &[2]);
+    // Without the new member nothing moves, however long it takes.
+    live_without(&mut cell, Duration::from_secs(30), 2);
+    assert_eq!(cell.shard(1).durable_left(), 1);
+    cell.live_durably(Duration::from_secs(2));
+    assert_eq!(cell.shard(1).durable_left(), 0);
+    cell.crash(1);
+    assert_eq!(cell.shard(1).durable_left(), 1, "it has to hear of that again");
+    cell.letters.clear();
+    cell.live_durably(Duration::from_secs(62));
+    assert_eq!(cell.shard(1).durable_left(), 0);
+    adopt(&mut cell, 2, &[1], &[]);
+    adopt(&mut cell, 3, &[1], &[3]);
+    assert_eq!(cell.shard(1).durable_left(), 1, "node 3 has not been asked");
+    cell.live_durably(Duration::from_secs(2));
+    assert_eq!(cell.shard(1).durable_left(), 0);
+}
+
 fn adopt(cell: &mut TestCell, epoch: u32, old: &[u16], new: &[u16]) {
     let ids = |set: &[u16]| -> Vec<NodeId> { set.iter().map(|id| node(*id)).collect() };
     let (old, new) = (ids(old), ids(new));

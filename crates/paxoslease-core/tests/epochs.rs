@@ -72,101 +72,12 @@ fn a_request_that_waits_keeps_its_place_when_members_change() {
     assert!(cell.granted(3).is_none());
 }
 
-/// Sets the end of the lease that was granted last.
-fn stand(cell: &mut TestCell, id: u16, token: u64, lasts: Lasts) {
-    let (now, tenure) = (cell.now, cell.last_granted());
-    cell.shard(id).stand(now, Token(token), name(NAME), tenure, lasts).expect("in bounds");
-    cell.collect();
-    cell.settle();
-}
-
 /// Passes time in steps of 10 ms, and delivers everything.
 fn live(cell: &mut TestCell, span: Duration) {
     for _ in 0..span.as_millis() / 10 {
         cell.pass(Duration::from_millis(10));
         cell.settle();
     }
-}
-
-fn standing_left(cell: &mut TestCell, ids: &[u16]) -> Vec<usize> {
-    ids.iter().map(|id| cell.shard(*id).standing_left()).collect()
-}
-
-/// C10: such a lease may be believed for longer than any wait, so the new set has to store it
-/// first.
-#[test]
-fn a_standing_lease_holds_up_the_end_of_a_change() {
-    let mut cell = TestCell::new(1, 1);
-    cell.acquire_for(1, 1, NO_WAIT, TTL);
-    let (now, tenure) = (cell.now, cell.last_granted());
-    cell.shard(1).stand(now, Token(2), name(NAME), tenure, Lasts::FOREVER).expect("in bounds");
-    cell.collect();
-    assert!(matches!(cell.answers(2)[..], [Event::Stood { .. }]));
-    assert_eq!(cell.shard(1).standing_left(), 0, "there is no change");
-    adopt(&mut cell, 1, 0, &[1], &[2]);
-    assert_eq!(cell.shard(1).standing_left(), 1);
-    // Without the new member nothing moves, however long it takes.
-    for _ in 0..30 {
-        cell.pass(Duration::from_secs(1));
-        cell.letters.clear();
-    }
-    assert_eq!(cell.shard(1).standing_left(), 1);
-    for _ in 0..30 {
-        cell.pass(Duration::from_secs(1));
-        cell.settle();
-    }
-    assert_eq!(cell.shard(1).standing_left(), 0);
-    adopt(&mut cell, 2, 1, &[2], &[]);
-    for _ in 0..120 {
-        cell.pass(Duration::from_secs(1));
-        cell.settle();
-    }
-    assert_eq!(cell.live(2), Some(tenure), "the new member renews it");
-    cell.acquire_for(1, 3, NO_WAIT, TTL);
-    cell.settle();
-    assert!(matches!(cell.answers(3)[..], [Event::Denied { .. }]));
-}
-
-#[test]
-fn every_old_member_learns_that_a_standing_lease_has_moved() {
-    let mut cell = TestCell::new(3, 4);
-    adopt(&mut cell, 1, 0, &[1, 2, 3], &[4, 5, 6]);
-    cell.acquire_for(7, 1, NO_WAIT, TTL);
-    cell.settle();
-    // In the joint epoch the lease begins to stand, and then gets another end.
-    for (token, lasts) in [(2, Lasts::FOREVER), (3, Lasts::from_millis(86_400_000).expect("ms"))] {
-        stand(&mut cell, 7, token, lasts);
-        live(&mut cell, Duration::from_secs(1));
-        assert!(matches!(cell.answers(token)[..], [Event::Stood { .. }]));
-        live(&mut cell, Duration::from_secs(20));
-        assert_eq!(standing_left(&mut cell, &[1, 2, 3]), [0, 0, 0]);
-    }
-}
-
-#[test]
-fn a_lease_from_before_the_change_can_begin_to_stand() {
-    let mut cell = TestCell::new(3, 4);
-    cell.acquire_for(7, 1, NO_WAIT, Duration::from_secs(60));
-    cell.settle();
-    adopt(&mut cell, 1, 0, &[1, 2, 3], &[4, 5, 6]);
-    stand(&mut cell, 7, 2, Lasts::FOREVER);
-    live(&mut cell, Duration::from_secs(2));
-    assert!(matches!(cell.answers(2)[..], [Event::Stood { .. }]), "{:?}", cell.answers(2));
-}
-
-#[test]
-fn an_end_that_the_record_outlives_still_has_to_move() {
-    let mut cell = TestCell::new(1, 1);
-    cell.acquire_for(1, 1, NO_WAIT, TTL);
-    stand(&mut cell, 1, 2, Lasts::from_millis(60_000).expect("ms"));
-    adopt(&mut cell, 1, 0, &[1], &[2]);
-    for _ in 0..590 {
-        cell.pass(Duration::from_millis(100));
-        cell.letters.clear();
-        assert_eq!(cell.shard(1).standing_left(), 1, "node 2 has heard nothing");
-    }
-    cell.pass(Duration::from_secs(2));
-    assert_eq!(cell.shard(1).standing_left(), 0, "the lease is over");
 }
 
 /// J1: two of five are not a majority, although two of the three old members are.
@@ -253,62 +164,6 @@ fn a_message_that_was_not_sent_ends_with_its_epoch() {
     assert_eq!(sent, [before + 1], "the round begins again, with a fresh ballot");
 }
 
-/// C10: what the new set of an aborted change stored says nothing about the next new set.
-#[test]
-fn a_standing_lease_has_to_move_in_every_joint_epoch() {
-    let mut cell = TestCell::new(1, 3);
-    cell.acquire_for(4, 1, NO_WAIT, TTL);
-    cell.settle();
-    stand(&mut cell, 4, 2, Lasts::FOREVER);
-    adopt(&mut cell, 1, 0, &[1], &[2]);
-    live(&mut cell, Duration::from_secs(3));
-    assert_eq!(cell.shard(1).standing_left(), 0);
-    adopt(&mut cell, 2, 0, &[1], &[]);
-    let ids = [1, 3].map(node);
-    let now = cell.now;
-    let sets = Sets { old: &ids[..1], new: &ids[1..] };
-    let next = cell.shard(1).config().cell.in_epoch(3, 0, sets).expect("valid");
-    cell.shard(1).adopt(now, next, Ballot::ZERO);
-    assert_eq!(cell.shard(1).standing_left(), 1, "node 3 has not been asked");
-}
-
-/// An undated record would end with the change, although its acceptor counted.
-#[test]
-fn a_relayed_end_dates_the_record() {
-    let mut cell = TestCell::new(3, 2);
-    cell.acquire_for(5, 1, NO_WAIT, TTL);
-    cell.settle();
-    stand(&mut cell, 5, 2, Lasts::FOREVER);
-    adopt(&mut cell, 1, 0, &[1, 2, 3], &[1, 2, 4]);
-    // No Heal reaches node 2, and its own renewals find no majority, so it does not heal itself.
-    for _ in 0..100 {
-        cell.pass(Duration::from_millis(10));
-        while !cell.letters.is_empty() {
-            let letter = cell.letters.remove(0);
-            let is_heal = letter.to == node(2) && letter.kind() == "Heal";
-            let is_own = letter.from == node(2) && letter.kind() == "Renew";
-            if !is_heal && !is_own {
-                let _ = cell.deliver(&letter);
-            }
-        }
-    }
-    assert_eq!(kept_by(&cell, &[1, 2, 4], cell.last_granted()), [1, 2, 4]);
-}
-
-#[test]
-fn a_removed_member_has_nothing_to_wake_up_for() {
-    let mut cell = TestCell::new(1, 1);
-    cell.acquire_for(1, 1, NO_WAIT, TTL);
-    stand(&mut cell, 1, 2, Lasts::FOREVER);
-    adopt(&mut cell, 1, 0, &[1], &[2]);
-    live(&mut cell, Duration::from_secs(5));
-    adopt(&mut cell, 2, 1, &[2], &[]);
-    live(&mut cell, Duration::from_secs(5));
-    assert_eq!(cell.shard(1).poll_timeout(), None);
-    assert_eq!(cell.shard(1).standing_count(), 0);
-    assert_eq!(cell.live(1), None, "and shows no lease");
-}
-
 #[test]
 fn a_release_during_a_change_says_that_the_lease_was_held() {
     let mut cell = TestCell::new(3, 1);
@@ -367,83 +222,6 @@ fn a_renewal_is_answered_once_when_members_change() {
     cell.release(1, 3, tenure);
     adopt(&mut cell, 1, 0, &[1, 2, 3], &[1, 2, 4]);
     assert_eq!(cell.answers(2).len(), 1, "{:?}", cell.answers(2));
-}
-
-/// The members that store the lease after the joint epoch 1 ended.
-fn kept_by(cell: &TestCell, members: &[u16], tenure: Tenure) -> Vec<u16> {
-    let ids: Vec<NodeId> = members.iter().map(|id| node(*id)).collect();
-    let keeps = |id: &u16| {
-        let mut shard = cell.shards[usize::from(*id) - 1].clone();
-        let sets = Sets { old: &ids, new: &[] };
-        let next = shard.config().cell.in_epoch(2, 1, sets).expect("valid");
-        shard.adopt(cell.now, next, Ballot::ZERO);
-        shard.lease(cell.now, name(NAME)).is_some_and(|lease| lease.seen.tenure == tenure)
-    };
-    members.iter().copied().filter(keeps).collect()
-}
-
-/// J2: End was voted for before the holder set its end, so nothing waits for the lease (C10).
-#[test]
-fn an_end_is_set_only_when_the_new_set_keeps_the_record() {
-    let mut cell = TestCell::new(3, 2);
-    cell.acquire_for(5, 1, NO_WAIT, TTL);
-    cell.settle();
-    let tenure = cell.last_granted();
-    adopt(&mut cell, 1, 0, &[1, 2, 3], &[1, 2, 4]);
-    stand(&mut cell, 5, 2, Lasts::FOREVER);
-    assert!(kept_by(&cell, &[1, 2, 4], tenure).is_empty(), "no renewal has dated a record");
-    assert!(cell.answers(2).is_empty(), "{:?}", cell.answers(2));
-    // The members renew the lease, and the operation goes on.
-    live(&mut cell, Duration::from_secs(2));
-    assert!(matches!(cell.answers(2)[..], [Event::Stood { .. }]), "{:?}", cell.answers(2));
-    assert_eq!(kept_by(&cell, &[1, 2, 4], tenure), [1, 2, 4]);
-}
-
-/// C10: a clean stop in the joint epoch keeps the lease, and what has to be seen for it.
-#[test]
-fn a_restarted_member_waits_for_its_standing_leases() {
-    let mut cell = TestCell::started(1, 1, |_| {}, Start::NewCell { counter: 0, disk: true });
-    cell.collect();
-    cell.write_records();
-    cell.acquire_for(1, 1, NO_WAIT, TTL);
-    cell.write_records();
-    stand(&mut cell, 1, 2, Lasts::FOREVER);
-    adopt(&mut cell, 1, 0, &[1], &[2]);
-    cell.letters.clear();
-    assert!(cell.restart(1, Duration::from_secs(1)));
-    assert_eq!(cell.shard(1).standing_left(), 1, "node 2 has heard nothing");
-    for _ in 0..50 {
-        live(&mut cell, Duration::from_millis(100));
-        cell.write_records();
-    }
-    assert_eq!(cell.shard(1).standing_left(), 0);
-}
-
-/// Otherwise all standing leases of a member would be renewed at one moment.
-#[test]
-fn standing_leases_move_one_after_the_other() {
-    let mut cell = TestCell::new(1, 1);
-    let now = cell.now;
-    let names: Vec<String> = (0..10).map(|number| format!("jobs/{number}")).collect();
-    for text in &names {
-        let acquire = Acquire { name: name(text), ..cell::acquire_command(1, NO_WAIT, TTL) };
-        cell.shard(1).acquire(now, acquire).expect("in bounds");
-        cell.collect();
-        let tenure = cell.last_granted();
-        cell.shard(1).stand(now, Token(2), name(text), tenure, Lasts::FOREVER).expect("in bounds");
-    }
-    cell.collect();
-    adopt(&mut cell, 1, 0, &[1], &[2]);
-    let before = cell.shard(1).round_counts().renewals;
-    for renewed in 1..=10 {
-        cell.pass(Duration::ZERO);
-        assert_eq!(cell.shard(1).round_counts().renewals - before, renewed);
-        let next = cell.shard(1).poll_timeout().expect("more to do");
-        assert!(next > cell.now);
-        cell.now = next.min(cell.now.after(Duration::from_millis(1)));
-    }
-    live(&mut cell, Duration::from_secs(1));
-    assert_eq!(cell.shard(1).standing_left(), 0);
 }
 
 /// U2: in epoch 0 the births are unknown, so this node may not be the member that is listed.
@@ -625,32 +403,4 @@ fn a_node_without_a_record_hears_the_members_of_its_epoch() {
     cell.shard(4).heard_counter(node(5), true);
     live(&mut cell, Duration::from_secs(1));
     assert!(cell.granted(1).is_some());
-}
-
-/// C10: node 2 answered a Stand of the client, before the lease was renewed in this epoch.
-#[test]
-fn an_end_in_an_undated_record_has_not_moved() {
-    let mut cell = TestCell::new(3, 1);
-    cell.acquire_for(1, 1, NO_WAIT, TTL);
-    cell.settle();
-    let (now, tenure) = (cell.now, cell.last_granted());
-    adopt(&mut cell, 1, 0, &[1, 2, 3], &[1, 2, 4]);
-    cell.shard(1).stand(now, Token(2), name(NAME), tenure, Lasts::FOREVER).expect("in bounds");
-    cell.collect();
-    for letter in cell.take(|letter| letter.to == node(2)) {
-        cell.deliver(&letter).expect("a member");
-    }
-    let stood = cell.take(|letter| letter.kind() == "Stood");
-    // Node 1 renews and relays the end. What it sends to node 2, and what answers it, is lost.
-    cell.pass(Duration::ZERO);
-    for _ in 0..4 {
-        for letter in cell.take(|letter| letter.to != node(2) && letter.kind() != "Stood") {
-            let _ = cell.deliver(&letter);
-        }
-    }
-    assert!(cell.letters.iter().any(|letter| letter.kind() == "Stood"), "the end was relayed");
-    cell.deliver(&stood[0]).expect("a member");
-    assert_eq!(cell.shard(1).standing_left(), 1);
-    live(&mut cell, Duration::from_secs(1));
-    assert_eq!(cell.shard(1).standing_left(), 0);
 }

@@ -27,11 +27,6 @@ const NOT_JUDGED_HERE: [Rule; 31] = [
     Rule::ReleaseNeedsMajority,
     // Without it a free name may be blocked, which breaks no rule that the judge applies.
     Rule::EndedTenureIsNotStored,
-    // No client of these cells has a standing lease.
-    Rule::StandFollowsVersion,
-    Rule::StandNeedsMajority,
-    Rule::StandEndsWithTenure,
-    Rule::StandingLeasesMove,
     // Which values changes of registers compute is the checker's.
     Rule::EndIsDurable,
     Rule::ForgetsOneBallot,

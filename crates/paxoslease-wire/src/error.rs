@@ -44,7 +44,7 @@ pub enum DecodeError {
     Holder(#[source] TextError),
     #[error("a ttl of zero")]
     TtlZero,
-    #[error("a standing or durable lease lasts at least 1 ms")]
+    #[error("a durable lease lasts at least 1 ms")]
     LastsZero,
     #[error("an end that never comes")]
     EndNever,

@@ -25,11 +25,9 @@
 //! | Renew | 38 |
 //! | Heal | 55 |
 //! | Accept, Healed; Promise and Inspected without a lease; Released of none | 9 |
-//! | NotHeld, NotHealed, Stood, Released; Reject without a lease | 17 |
+//! | NotHeld, NotHealed, Released; Reject without a lease | 17 |
 //! | Promise and Inspected with a lease | 38 |
 //! | Reject with a lease | 46 |
-//! | Inspected with a standing lease | 54 |
-//! | Stand | 42 |
 //! | Held | 47 |
 //! | Freed | 19 |
 //! | Note | 35 |
@@ -38,6 +36,7 @@
 //! | Promise of a register without one | 10 |
 //! | Promise with a register | 59, with a lease 67 |
 //! | Stored, Refused, IsDurable | 9 |
+//! | Inspected of a register | 50 |
 //! | Reject of a change | 17 |
 //!
 //! The envelope, Hello and Farewell keep their layout in every version (a later one may append to

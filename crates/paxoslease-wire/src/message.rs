@@ -9,8 +9,7 @@ mod durable;
 use alloc::vec::Vec;
 
 use paxoslease_core::{
-    Ballot, Hint, Holder, Lasts, Message, Name, ReleaseId, Reply, Request, Seen, Standing, Tenure,
-    Ttl,
+    Ballot, Hint, Holder, Message, Name, ReleaseId, Reply, Request, Seen, Tenure, Ttl,
 };
 
 use crate::bytes::{Cursor, put_text, put_u32, put_u64};
@@ -27,8 +26,6 @@ mod tag {
     pub(super) const HEAL: u8 = 0x04;
     pub(super) const RELEASE: u8 = 0x05;
     pub(super) const INSPECT: u8 = 0x06;
-    pub(super) const STAND: u8 = 0x07;
-    pub(super) const STAND_RELAYED: u8 = 0x08;
 
     pub(super) const PROMISE: u8 = 0x11;
     pub(super) const ACCEPT: u8 = 0x12;
@@ -36,22 +33,16 @@ mod tag {
     pub(super) const NOT_HELD: u8 = 0x14;
     pub(super) const RELEASED: u8 = 0x15;
     pub(super) const INSPECTED: u8 = 0x16;
-    pub(super) const STOOD: u8 = 0x17;
     pub(super) const HEALED: u8 = 0x19;
     pub(super) const NOT_HEALED: u8 = 0x1a;
     /// Set in the tag of a reply that reports a live lease. A [`super::Seen`] follows; in a
-    /// Released, the Release that ended the lease; in a Stood, nothing.
+    /// Released, the Release that ended the lease.
     pub(super) const LIVE: u8 = 0x80;
 
     pub(super) const PROMISE_LIVE: u8 = PROMISE | LIVE;
     pub(super) const REJECT_LIVE: u8 = REJECT | LIVE;
     pub(super) const RELEASED_LIVE: u8 = RELEASED | LIVE;
     pub(super) const INSPECTED_LIVE: u8 = INSPECTED | LIVE;
-    /// An Inspected of a standing lease: a [`super::Standing`] follows the lease.
-    pub(super) const INSPECTED_STANDING: u8 = 0x18 | LIVE;
-    pub(super) const STOOD_LIVE: u8 = STOOD | LIVE;
-    /// A Stood whose record is dated.
-    pub(super) const STOOD_DATED: u8 = 0x1b | LIVE;
 
     pub(super) const HELD: u8 = 0x21;
     pub(super) const FREED: u8 = 0x22;
@@ -67,6 +58,7 @@ mod tag {
     pub(super) const REFUSED_NO_DISK: u8 = 0x44;
     pub(super) const REFUSED_NO_ROOM: u8 = 0x45;
     pub(super) const IS_DURABLE: u8 = 0x46;
+    pub(super) const DURABLE_INSPECTED: u8 = 0x47;
 }
 
 #[inline]
@@ -113,12 +105,6 @@ fn encode_request(request: &Request<'_>, out: &mut Vec<u8>) {
             put_tagged(out, tag::INSPECT, query);
             put_text(out, name.as_bytes());
         }
-        Request::Stand { name, tenure, version, lasts, is_relayed } => {
-            let tag = if is_relayed { tag::STAND_RELAYED } else { tag::STAND };
-            put_tagged(out, tag, tenure.fence());
-            put_standing(out, Standing { lasts, version });
-            put_text(out, name.as_bytes());
-        }
     }
 }
 
@@ -149,19 +135,9 @@ fn encode_reply(reply: &Reply<'_>, out: &mut Vec<u8>) {
                 put_u64(out, by.as_u64());
             }
         }
-        Reply::Inspected { query, accepted: Some(seen), standing: Some(standing) } => {
-            put_tagged(out, tag::INSPECTED_STANDING, query);
-            put_seen(out, seen);
-            put_standing(out, standing);
-        }
-        Reply::Inspected { query, accepted, .. } => {
+        Reply::Inspected { query, accepted } => {
             put_tagged(out, tag::INSPECTED | live(accepted.is_some()), query);
             put_accepted(out, accepted);
-        }
-        Reply::Stood { version, stored, held, is_dated } => {
-            let tag = if is_dated { tag::STOOD_DATED } else { tag::STOOD | live(held) };
-            put_tagged(out, tag, version.as_u64());
-            put_u64(out, stored.as_u64());
         }
     }
 }
@@ -202,11 +178,6 @@ fn put_accepted(out: &mut Vec<u8>, accepted: Option<Seen<'_>>) {
     if let Some(seen) = accepted {
         put_seen(out, seen);
     }
-}
-
-pub(crate) fn put_standing(out: &mut Vec<u8>, standing: Standing) {
-    put_u64(out, standing.version.as_u64());
-    put_u64(out, standing.lasts.as_millis().unwrap_or(u64::MAX));
 }
 
 fn put_seen(out: &mut Vec<u8>, seen: Seen<'_>) {
@@ -251,11 +222,6 @@ pub(crate) fn decode_message<'a>(cursor: &mut Cursor<'a>) -> Result<Message<'a>,
         tag::INSPECT => {
             Message::Request(Request::Inspect { query: cursor.u64("query")?, name: name(cursor)? })
         }
-        tag::STAND | tag::STAND_RELAYED => {
-            let (tenure, Standing { lasts, version }) = (tenure(cursor)?, standing(cursor)?);
-            let (name, is_relayed) = (name(cursor)?, tag == tag::STAND_RELAYED);
-            Message::Request(Request::Stand { name, tenure, version, lasts, is_relayed })
-        }
         tag::PROMISE | tag::PROMISE_LIVE => Message::Reply(Reply::Promise {
             ballot: ballot(cursor)?,
             accepted: accepted(tag, cursor)?,
@@ -282,18 +248,6 @@ pub(crate) fn decode_message<'a>(cursor: &mut Cursor<'a>) -> Result<Message<'a>,
         tag::INSPECTED | tag::INSPECTED_LIVE => Message::Reply(Reply::Inspected {
             query: cursor.u64("query")?,
             accepted: accepted(tag, cursor)?,
-            standing: None,
-        }),
-        tag::INSPECTED_STANDING => Message::Reply(Reply::Inspected {
-            query: cursor.u64("query")?,
-            accepted: Some(seen(cursor)?),
-            standing: Some(standing(cursor)?),
-        }),
-        tag::STOOD | tag::STOOD_LIVE | tag::STOOD_DATED => Message::Reply(Reply::Stood {
-            version: ballot(cursor)?,
-            stored: promised(cursor)?,
-            held: tag & tag::LIVE != 0,
-            is_dated: tag == tag::STOOD_DATED,
         }),
         tag::HELD => Message::Hint(Hint::Held { seen: seen(cursor)?, name: name(cursor)? }),
         tag::FREED => {
@@ -346,12 +300,6 @@ pub(crate) fn holder<'a>(cursor: &mut Cursor<'a>) -> Result<Holder<'a>, DecodeEr
 #[inline]
 fn accepted<'a>(tag: u8, cursor: &mut Cursor<'a>) -> Result<Option<Seen<'a>>, DecodeError> {
     if tag & tag::LIVE == 0 { Ok(None) } else { seen(cursor).map(Some) }
-}
-
-pub(crate) fn standing(cursor: &mut Cursor<'_>) -> Result<Standing, DecodeError> {
-    let version = ballot(cursor)?;
-    let lasts = Lasts::from_millis(cursor.u64("lasts")?).ok_or(E::LastsZero)?;
-    Ok(Standing { lasts, version })
 }
 
 fn seen<'a>(cursor: &mut Cursor<'a>) -> Result<Seen<'a>, DecodeError> {

@@ -14,7 +14,7 @@ use paxoslease_core::{NodeId, SnapshotLease, Tenure, Ttl};
 
 use crate::bytes::{Cursor, put_text, put_u32, put_u64};
 use crate::crc::Crc;
-use crate::message::{holder, name, put_standing, standing};
+use crate::message::{holder, name};
 use crate::record::{checked_body, preamble};
 use crate::{DecodeError as E, StableError};
 
@@ -22,8 +22,6 @@ const MAGIC: [u8; 4] = *b"PLsn";
 const CEILING_LEN: usize = 8;
 const EPOCH_LEN: usize = 4;
 const COUNT_LEN: usize = 8;
-/// The flag of a standing lease, whose end follows its name.
-const STANDS: u8 = 1;
 /// The flag of a dated record (E1).
 const IS_DATED: u8 = 2;
 
@@ -50,17 +48,13 @@ impl SnapshotWriter {
 
     /// Appends a lease.
     pub fn push(&mut self, lease: &SnapshotLease<'_>, out: &mut Vec<u8>) {
-        let SnapshotLease { name, holder, tenure, remaining, standing, is_dated } = *lease;
+        let SnapshotLease { name, holder, tenure, remaining, is_dated } = *lease;
         self.append(out, |out| {
-            let stands = if standing.is_some() { STANDS } else { 0 };
-            out.push(stands | if is_dated { IS_DATED } else { 0 });
+            out.push(if is_dated { IS_DATED } else { 0 });
             put_u64(out, tenure.fence());
             put_u32(out, remaining.as_millis());
             put_text(out, holder.as_bytes());
             put_text(out, name.as_bytes());
-            if let Some(standing) = standing {
-                put_standing(out, standing);
-            }
         });
         self.count += 1;
     }
@@ -142,14 +136,13 @@ impl core::iter::FusedIterator for SnapshotReader<'_> {}
 
 fn decode_lease<'a>(cursor: &mut Cursor<'a>) -> Result<SnapshotLease<'a>, crate::DecodeError> {
     let flags = cursor.u8("flags")?;
-    if flags & !(STANDS | IS_DATED) != 0 {
+    if flags & !IS_DATED != 0 {
         return Err(E::Flags(flags));
     }
     let number = cursor.u64("tenure")?;
     let tenure = Tenure::from_fence(number).ok_or(E::Tenure(number))?;
     let remaining = Ttl::from_millis(cursor.u32("remaining")?).ok_or(E::RemainingZero)?;
     let (holder, name) = (holder(cursor)?, name(cursor)?);
-    let standing = if flags & STANDS == 0 { None } else { Some(standing(cursor)?) };
     let is_dated = flags & IS_DATED != 0;
-    Ok(SnapshotLease { name, holder, tenure, remaining, standing, is_dated })
+    Ok(SnapshotLease { name, holder, tenure, remaining, is_dated })
 }

@@ -12,8 +12,7 @@ use crate::refusal::Refusal;
 use crate::rules::Rule;
 use crate::storage::Slot;
 use crate::{
-    Ballot, Config, Durability, Holder, Instant, Label, Name, NodeId, Request, Standing, Tenure,
-    Ttl,
+    Ballot, Config, Durability, Holder, Instant, Label, Name, NodeId, Request, Tenure, Ttl,
 };
 
 impl Acceptor {
@@ -83,6 +82,7 @@ impl Acceptor {
             | DurableMessage::Stored { .. }
             | DurableMessage::Reject { .. }
             | DurableMessage::Refused { .. }
+            | DurableMessage::Inspected { .. }
             | DurableMessage::IsDurable { .. } => Ok(None),
         }
     }
@@ -274,7 +274,6 @@ impl Acceptor {
             | Request::Heal { .. }
             | Request::Renew { .. }
             | Request::Release { .. }
-            | Request::Stand { .. }
             | Request::Inspect { .. } => None,
         }
     }
@@ -283,6 +282,23 @@ impl Acceptor {
         let stored = self.table().find(name).map(|slot| self.table().entry(slot).register);
         let promised = stored.unwrap_or_default().bar(self.floor());
         Body::Reject { ballot, promised, accepted: self.sighting(now, name) }
+    }
+
+    /// P10: the answer to an Inspect.
+    pub(crate) fn inspected(&self, now: Instant, name: Name<'_>, query: u64) -> Body {
+        let slot = self.table().find(name);
+        let entry = slot.and_then(|slot| self.registers.get(slot));
+        let Some(LiveLease { seen, durable }) = slot.and_then(|slot| self.lease_at(now, slot))
+        else {
+            return Body::Inspected { query, accepted: None };
+        };
+        match entry.zip(durable) {
+            Some((entry, lasts)) => {
+                let (ballot, fence, label) = (entry.ballot, seen.tenure, seen.label);
+                DurableBody::Inspected { query, ballot, fence, lasts, label }.into()
+            }
+            None => Body::Inspected { query, accepted: Some(seen) },
+        }
     }
 
     /// The lease that a register holds, as readers see it.
@@ -299,6 +315,6 @@ impl Acceptor {
         }
         let remaining = lasts.capped(Ttl::MAX);
         let seen = Sighting { tenure: fence, remaining, label: entry.label.clone() };
-        Some(LiveLease { seen, standing: Some(Standing { lasts, version: entry.ballot }) })
+        Some(LiveLease { seen, durable: Some(lasts) })
     }
 }

@@ -17,11 +17,12 @@ use crate::durable::decide::{Asked, Decision, Goal, Outcome, Promised};
 use crate::durable::message::{
     DurableBody, DurableMessage, OwnedRegister, SentRegister, SentValue, StoreRefusal,
 };
+use crate::inspection::DurableEnd;
 use crate::outbox::Token;
 use crate::protocol::proposer::{Env, Proposer};
 use crate::rules::Rule;
 use crate::timers::Timers;
-use crate::{Ballot, Event, Holder, Instant, Label, Lasts, MemberSet, Tenure, Ttl};
+use crate::{Ballot, Event, Holder, Instant, Label, Lasts, MemberSet, Seen, Tenure, Ttl};
 
 /// How often a change is tried again before it has no answer.
 const TRIES_MAX: u8 = 64;
@@ -355,6 +356,11 @@ impl Proposer {
                 self.on_change_refused(env, now, member, ballot, Some(why));
             }
             DurableMessage::IsDurable { ballot } => self.on_is_durable(env, now, ballot),
+            DurableMessage::Inspected { query, ballot, fence, lasts, holder } => {
+                let seen = Seen { tenure: fence, remaining: lasts.capped(Ttl::MAX), holder };
+                let end = DurableEnd { ballot, lasts };
+                self.on_inspected(env, now, member, query, Some(seen), Some(end));
+            }
             DurableMessage::Prepare { .. }
             | DurableMessage::Store { .. }
             | DurableMessage::All { .. } => {}
@@ -518,9 +524,8 @@ impl Proposer {
     /// end it.
     fn on_is_durable(&mut self, env: &mut Env<'_>, now: Instant, ballot: Ballot) {
         if let Some((renewal, tenure, ttl)) = self.take_renewal(ballot) {
-            let Some(token) = renewal.token else { return };
             let lasts = Lasts::from_millis(ttl.as_millis().into()).expect("a ttl is not zero");
-            return self.keep(env, now, token, renewal.label, (tenure, lasts, true));
+            return self.keep(env, now, renewal.token, renewal.label, (tenure, lasts, true));
         }
         let Some(tenure) = Tenure::of(ballot) else { return };
         if let Some((tokens, label, answer_by)) = self.take_release(tenure) {

@@ -1,4 +1,4 @@
-//! How long a standing lease lasts.
+//! How long a durable lease lasts.
 
 use core::fmt;
 use core::num::NonZeroU64;
@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use crate::{Instant, Ttl};
 
-/// How long a standing lease lasts from now on: at least 1 ms, in whole milliseconds, or for ever.
+/// How long a durable lease lasts from now on: at least 1 ms, in whole milliseconds, or for ever.
 /// Unlike a [`Ttl`], it may exceed M.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lasts(NonZeroU64);

@@ -61,6 +61,19 @@ pub enum DurableMessage<'a> {
         /// Why.
         why: StoreRefusal,
     },
+    /// The answer to an Inspect of a name that the register holds.
+    Inspected {
+        /// The sender's number for the inspection.
+        query: u64,
+        /// The change that stored the value. Of several ends, that of the highest ballot counts.
+        ballot: Ballot,
+        /// The fence of the tenure.
+        fence: Tenure,
+        /// What is left.
+        lasts: Lasts,
+        /// The holder's text.
+        holder: Holder<'a>,
+    },
     /// The answer to a Renew or a Release of a tenure that the register holds: only a change may
     /// prolong or end it. Nothing changed. It names the ballot of the Renew, or the tenure of the
     /// Release.
@@ -125,11 +138,12 @@ impl<'a> DurableMessage<'a> {
             | Self::Stored { .. }
             | Self::Reject { .. }
             | Self::Refused { .. }
+            | Self::Inspected { .. }
             | Self::IsDurable { .. } => None,
         }
     }
 
-    /// The change that the message belongs to.
+    /// The change that the message belongs to, or that stored the value.
     #[must_use]
     pub const fn ballot(&self) -> Ballot {
         match self {
@@ -140,6 +154,7 @@ impl<'a> DurableMessage<'a> {
             | Self::Stored { ballot }
             | Self::Reject { ballot, .. }
             | Self::Refused { ballot, .. }
+            | Self::Inspected { ballot, .. }
             | Self::IsDurable { ballot } => *ballot,
         }
     }
@@ -154,6 +169,7 @@ impl<'a> DurableMessage<'a> {
                 lease.max(stored).max(*ballot)
             }
             Self::Reject { ballot, promised } => (*ballot).max(*promised),
+            Self::Inspected { ballot, fence, .. } => fence.ballot().max(*ballot),
             Self::Prepare { .. }
             | Self::All { .. }
             | Self::Stored { .. }
@@ -213,6 +229,7 @@ pub(crate) enum DurableBody {
     Stored { ballot: Ballot },
     Reject { ballot: Ballot, promised: Ballot },
     Refused { ballot: Ballot, why: StoreRefusal },
+    Inspected { query: u64, ballot: Ballot, fence: Tenure, lasts: Lasts, label: Label },
     IsDurable { ballot: Ballot },
 }
 
@@ -247,6 +264,7 @@ impl DurableBody {
             | DurableMessage::Stored { .. }
             | DurableMessage::Reject { .. }
             | DurableMessage::Refused { .. }
+            | DurableMessage::Inspected { .. }
             | DurableMessage::IsDurable { .. } => None,
         }
     }
@@ -272,6 +290,10 @@ impl DurableBody {
             Self::Stored { ballot } => DurableMessage::Stored { ballot },
             Self::Reject { ballot, promised } => DurableMessage::Reject { ballot, promised },
             Self::Refused { ballot, why } => DurableMessage::Refused { ballot, why },
+            Self::Inspected { query, ballot, fence, lasts, ref label } => {
+                let holder = label.holder();
+                DurableMessage::Inspected { query, ballot, fence, lasts, holder }
+            }
             Self::IsDurable { ballot } => DurableMessage::IsDurable { ballot },
         })
     }

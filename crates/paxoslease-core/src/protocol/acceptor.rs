@@ -4,9 +4,6 @@
 //! It only answers: it has no timers and sends no messages of its own. A name costs one table
 //! entry, and a sweep reclaims idle entries a few at a time.
 
-use alloc::boxed::Box;
-use core::time::Duration;
-
 use crate::durable::registers::Registers;
 use crate::ended::{Ended, EndedTenure};
 use crate::first_release::FirstReleases;
@@ -17,11 +14,10 @@ use crate::queueing::turns::Turns;
 use crate::reclaiming::Reclaiming;
 use crate::refusal::Refusal;
 use crate::rules::{Rule, Rules};
-use crate::standing::entries::{Entries, Entry, Stand};
 use crate::storage::Slot;
 use crate::storage::table::Table;
 use crate::{
-    Ballot, Config, Holder, Instant, Label, Name, NodeId, ReleaseId, Request, Standing, Tenure, Ttl,
+    Ballot, Config, Holder, Instant, Label, Name, NodeId, ReleaseId, Request, Tenure, Ttl,
 };
 
 /// A live lease in the snapshot that a clean stop leaves for the next start (R4).
@@ -35,9 +31,6 @@ pub struct SnapshotLease<'a> {
     pub tenure: Tenure,
     /// The time left when the node stopped, rounded up. The time it was down is not deducted.
     pub remaining: Ttl,
-    /// Set for a standing lease. Here too, what is left is rounded up and the time that the node
-    /// was down is not deducted. The version is zero if the node learnt the end from a member.
-    pub standing: Option<Standing>,
     /// E1: whether the record was stored in the joint epoch that the node entered last.
     pub is_dated: bool,
 }
@@ -61,12 +54,10 @@ pub(crate) struct Acceptor {
     /// R5: there is no record of its promises, and its floor is not learnt yet.
     has_forgotten: bool,
     pub(crate) reclaiming: Reclaiming,
-    /// Tenures that it must not store (A8, S3).
+    /// Tenures that it must not store (A8).
     pub(crate) ended: Ended,
     /// Which Release of a tenure came first (A9).
     pub(crate) first_releases: FirstReleases,
-    /// The ends of standing leases (S1).
-    pub(crate) standing: Entries,
     /// The registers of durable names (K1).
     pub(crate) registers: Registers,
     /// Nodes that were rejected because of a live lease.
@@ -88,7 +79,6 @@ impl Acceptor {
             reclaiming: Reclaiming::default(),
             ended: Ended::default(),
             first_releases: FirstReleases::new(floor.counter().saturating_sub(1)),
-            standing: Entries::new(config),
             registers: Registers::new(config.rules),
             turns: Turns::default(),
         }
@@ -96,7 +86,7 @@ impl Acceptor {
 
     /// R4: stores a lease from the snapshot of a clean stop.
     pub(crate) fn restore(&mut self, config: &Config, now: Instant, lease: SnapshotLease<'_>) {
-        let SnapshotLease { name, holder, tenure, remaining, standing, is_dated } = lease;
+        let SnapshotLease { name, holder, tenure, remaining, is_dated } = lease;
         let mut register = Register::default();
         register.store(now, tenure, remaining);
         let slot = match self.table.find(name) {
@@ -109,35 +99,6 @@ impl Acceptor {
         if is_dated && config.rules.on(Rule::SnapshotKeepsDates) {
             self.table.date(slot);
         }
-        if let Some(Standing { lasts, version }) = standing {
-            let expires_at = now.after(remaining.as_duration());
-            // An end that was learnt has a version below that of every operation.
-            let is_relayed = version == Ballot::ZERO;
-            let version = if is_relayed { tenure.ballot() } else { version };
-            let stand = Stand { tenure, version, lasts, is_relayed };
-            let (_, until) = self.standing.stand(config, now, slot, expires_at, stand);
-            self.table.entry_mut(slot).register.exist_until(until);
-        }
-    }
-
-    /// S2: the end of a standing lease has come. Returns the name and the tenure, unless the tenure
-    /// is gone. Its record may have expired at the same moment.
-    pub(crate) fn end(
-        &mut self,
-        config: &Config,
-        now: Instant,
-        slot: Slot,
-        tenure: Tenure,
-    ) -> Option<(Label, Tenure)> {
-        let stored = self.table.get(slot)?.register.accepted?.tenure;
-        if stored != tenure && config.rules.on(Rule::StandEndsWithTenure) {
-            return None;
-        }
-        let entry = self.table.unmark(slot);
-        entry.register.release(config.rules, now, stored);
-        let label = entry.label.clone();
-        self.note_released(now, slot);
-        Some((label, stored))
     }
 
     pub(crate) fn is_quarantined(&self, now: Instant) -> bool {
@@ -188,10 +149,6 @@ impl Acceptor {
             Request::Propose { ballot, ttl, .. }
             | Request::Renew { ballot, ttl, .. }
             | Request::Heal { ballot, ttl, .. } => (ballot, Some(ttl)),
-            // The version of a relayed Stand is of the node whose client began the operation.
-            Request::Stand { version, .. } => {
-                return admit_version(ceilings, counter_bound, version);
-            }
             // A Release carries no counter: it changes nothing unless its tenure is stored here.
             Request::Release { .. } | Request::Inspect { .. } => return Ok(()),
         };
@@ -275,9 +232,6 @@ impl Acceptor {
                 let register = &mut self.table.unmark(slot).register;
                 Ok(Some(match register.renew(config.rules, now, tenure, ballot, ttl) {
                     Answer::Accept => {
-                        if !self.standing.is_empty() {
-                            self.standing.renewed(slot, tenure, now.after(ttl.as_duration()));
-                        }
                         if config.rules.on(Rule::LeaseCeilingCountsRenewals) {
                             ceilings.accepted(ttl);
                         }
@@ -299,11 +253,6 @@ impl Acceptor {
                     }
                     answer
                 })?;
-                if !self.standing.is_empty()
-                    && let Some(slot) = self.table.find(name)
-                {
-                    self.standing.renewed(slot, tenure, now.after(ttl.as_duration()));
-                }
                 Ok(answer.filter(|_| config.cell.is_joint()).map(|answer| match answer {
                     Body::Reject { ballot, promised, .. } => Body::NotHealed { ballot, promised },
                     _ => Body::Healed { ballot },
@@ -320,24 +269,14 @@ impl Acceptor {
                         self.first_releases.insert(tenure, id);
                         Some(id)
                     }
-                    None => self.first_release(config, tenure),
+                    None => {
+                        self.note_ended(config, now, name, tenure);
+                        self.first_release(config, tenure)
+                    }
                 };
-                if held_in.is_none() || !self.standing.is_empty() {
-                    self.note_ended(config, now, name, tenure, held_in);
-                }
                 Ok(Some(Body::Released { tenure, by }))
             }
-            Request::Stand { name, tenure, version, lasts, is_relayed } => {
-                let stand = Stand { tenure, version, lasts, is_relayed };
-                let stood = self.stand(config, now, name, stand);
-                let held = stood.is_some();
-                let (stored, is_dated) = stood.unwrap_or((Ballot::ZERO, false));
-                let is_asked = !is_relayed || config.cell.is_joint();
-                Ok(is_asked.then_some(Body::Stood { version, stored, held, is_dated }))
-            }
-            Request::Inspect { name, query } => {
-                Ok(Some(Body::Inspected { query, accepted: self.lease(now, name).map(Box::new) }))
-            }
+            Request::Inspect { name, query } => Ok(Some(self.inspected(now, name, query))),
         }
     }
 
@@ -352,28 +291,15 @@ impl Acceptor {
         self.first_releases.get(tenure).filter(|_| is_kept)
     }
 
-    /// A8, S3: whether this acceptor must not store a tenure.
+    /// A8: whether this acceptor must not store a tenure.
     fn has_ended(&self, name: Name<'_>, tenure: Tenure) -> bool {
         !self.ended.is_empty() && self.ended.contains(self.ended_tenure(name, tenure))
     }
 
-    /// A8, S3: a tenure was released that was not stored here, or that stood in a slot: a message
-    /// that would store it may be on its way.
+    /// A8: a tenure was released that was not stored here: a message that would store it may be on
+    /// its way.
     #[cold]
-    fn note_ended(
-        &mut self,
-        config: &Config,
-        now: Instant,
-        name: Name<'_>,
-        tenure: Tenure,
-        held_in: Option<Slot>,
-    ) {
-        if let Some(slot) = held_in {
-            if self.standing.get(slot, tenure).is_none() {
-                return;
-            }
-            self.standing.replaced(config.rules, slot, None);
-        }
+    fn note_ended(&mut self, config: &Config, now: Instant, name: Name<'_>, tenure: Tenure) {
         let until = now.after(config.cell.max_lease().as_duration());
         self.ended.insert(now, until, self.ended_tenure(name, tenure));
     }
@@ -388,33 +314,6 @@ impl Acceptor {
         let stored = self.table.find(name).map(|slot| self.table.entry(slot).register);
         let promised = stored.unwrap_or_default().bar(self.floor);
         Body::Reject { ballot, promised, accepted: self.sighting(now, name) }
-    }
-
-    /// S1: sets the end of a lease. Returns what the next version has to reach, and whether the
-    /// record is dated; `None` if the tenure is not live. The version raises `promised`, so that
-    /// this acceptor never takes an older operation for a newer one, not even after it lost the
-    /// lease and was healed.
-    #[cold]
-    fn stand(
-        &mut self,
-        config: &Config,
-        now: Instant,
-        name: Name<'_>,
-        stand: Stand,
-    ) -> Option<(Ballot, bool)> {
-        let slot = self.table.find(name)?;
-        let register = &mut self.table.entry_mut(slot).register;
-        let live = register.live(now).filter(|live| live.tenure == stand.tenure)?;
-        register.promised = register.promised.max(stand.version);
-        let bar = register.bar(self.floor);
-        let (version, until) = self.standing.stand(config, now, slot, live.expires_at, stand);
-        register.exist_until(until);
-        if stand.is_relayed && config.cell.is_joint() {
-            // C10: a member relays only after a renewal that won in this epoch, as with a Heal.
-            self.table.date(slot);
-        }
-        let is_dated = config.cell.is_joint() && self.table.is_dated(slot);
-        Some((version.max(bar), is_dated))
     }
 
     /// Rejects a round on a free name that is reserved for other nodes (protocol section 7).
@@ -450,10 +349,9 @@ impl Acceptor {
             Request::Heal { tenure, ballot, ttl, .. } => {
                 register.heal(rules, now, self.floor, tenure, ballot, ttl)
             }
-            Request::Prepare { .. }
-            | Request::Release { .. }
-            | Request::Stand { .. }
-            | Request::Inspect { .. } => return false,
+            Request::Prepare { .. } | Request::Release { .. } | Request::Inspect { .. } => {
+                return false;
+            }
         };
         answer != Answer::Accept
     }
@@ -517,9 +415,6 @@ impl Acceptor {
         }
         if answer == Answer::Accept {
             self.date(config, slot, round.heals, answer);
-            if !self.standing.is_empty() {
-                self.standing.replaced(config.rules, slot, live);
-            }
             if live.is_some_and(|tenure| tenure.ballot() == ballot) {
                 self.turns.on_accepted(slot, from);
             }
@@ -549,12 +444,10 @@ impl Acceptor {
         {
             return Some(lease);
         }
-        let seen = self.sighting_at(now, slot)?;
-        let stands = self.standing.get(slot, seen.tenure);
-        Some(LiveLease { standing: stands.and_then(|stands| stands.left(now)), seen })
+        self.sighting_at(now, slot).map(|seen| LiveLease { seen, durable: None })
     }
 
-    /// The same as [`Self::lease`], without the end of a standing lease.
+    /// The same as [`Self::lease`], without the end of a durable lease.
     pub(crate) fn sighting(&self, now: Instant, name: Name<'_>) -> Option<Sighting> {
         self.table.find(name).and_then(|slot| self.sighting_at(now, slot))
     }
@@ -567,28 +460,12 @@ impl Acceptor {
         }
         let entry = self.table.get(slot)?;
         let live = entry.register.live(now)?;
-        let stands = self.standing.get(slot, live.tenure);
-        if stands.is_some_and(|stands| stands.is_voted && stands.ends_at <= now) {
-            return None;
-        }
-        let remaining = remaining(now, live, stands);
+        let remaining = remaining(now, live);
         Some(Sighting { tenure: live.tenure, remaining, label: entry.label.clone() })
     }
 }
 
-#[cold]
-fn admit_version(ceilings: &mut Ceilings, bound: u64, version: Ballot) -> Result<(), Refusal> {
-    if version.counter() > bound {
-        return Err(Refusal::BallotExhausting);
-    }
-    let is_admitted = ceilings.admits_counter(version.counter());
-    if is_admitted { Ok(()) } else { Err(Refusal::RecordBehind) }
-}
-
 /// What is left of a live lease's record, rounded up: a lease never ends earlier than reported.
-/// Members renew the record of a standing lease, so it may have nothing left for a moment.
-pub(crate) fn remaining(now: Instant, live: Accepted, stands: Option<&Entry>) -> Ttl {
-    let until = stands.map_or(live.expires_at, |stands| stands.record_ends_at);
-    let left = until.since(now).max(Duration::from_nanos(1));
-    Ttl::from_duration(left).unwrap_or(Ttl::MAX)
+pub(crate) fn remaining(now: Instant, live: Accepted) -> Ttl {
+    Ttl::from_duration(live.expires_at.since(now)).unwrap_or(Ttl::MAX)
 }

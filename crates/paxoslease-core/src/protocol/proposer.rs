@@ -9,7 +9,7 @@ mod acquire;
 mod release;
 mod renew;
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 use core::time::Duration;
 
 use foldhash::fast::FixedState;
@@ -24,12 +24,11 @@ use crate::protocol::round::{Phase, Round, Step};
 use crate::queueing::contender::{ContenderId, Contenders, Wake};
 use crate::rng::Rng;
 use crate::rules::{Rule, Rules};
-use crate::standing::operation::Operation;
 use crate::timers::Timers;
 use crate::{Ballot, Cell, Config, Instant, Label, MemberSet, NodeId, Reply, Seen, Tenure, Ttl};
 
 use release::Releasing;
-pub(crate) use renew::{Kept, Renewal};
+pub(crate) use renew::Renewal;
 
 /// What a proposer works with but does not own.
 pub(crate) struct Env<'a> {
@@ -155,14 +154,8 @@ pub(crate) struct Proposer {
     released_elsewhere: BTreeSet<Tenure>,
     pub(crate) inspections: HashMap<u64, Inspection, FixedState>,
     pub(crate) inspections_begun: u64,
-    /// Operations that set the end of a lease, by their versions (S1).
-    pub(crate) operations: HashMap<Ballot, Operation, FixedState>,
     /// The changes of registers (K6).
     pub(crate) changes: Changes,
-    /// Outcomes of the renewals of standing leases, which have no caller.
-    pub(crate) kept: VecDeque<(Label, Tenure, Kept)>,
-    /// How many of `renewals` are of standing leases.
-    pub(crate) keeping: usize,
     pub(crate) contenders: Contenders,
     /// How many of `rounds` are renewals.
     renewals: usize,
@@ -170,7 +163,6 @@ pub(crate) struct Proposer {
     round_ends: Timers<Ballot>,
     release_ends: Timers<Tenure>,
     pub(crate) inspection_ends: Timers<u64>,
-    pub(crate) operation_ends: Timers<Ballot>,
     /// Wake-ups of contenders and waiters, as far ahead as clients wait.
     pub(crate) waits: Timers<Wake>,
     pub(crate) rng: Rng,
@@ -205,16 +197,12 @@ impl Proposer {
             released_elsewhere: BTreeSet::new(),
             inspections: HashMap::with_hasher(FixedState::with_seed(seed)),
             inspections_begun: 0,
-            operations: HashMap::with_hasher(FixedState::with_seed(seed)),
             changes: Changes::new(seed),
-            kept: VecDeque::new(),
-            keeping: 0,
             contenders: Contenders::new(seed),
             renewals: 0,
             round_ends: Timers::new(),
             release_ends: Timers::new(),
             inspection_ends: Timers::new(),
-            operation_ends: Timers::new(),
             waits: Timers::new(),
             rng: Rng::seeded(seed),
             round_trip: None,
@@ -434,12 +422,8 @@ impl Proposer {
                 self.on_not_healed(env, now, member, ballot, promised);
             }
             Reply::Released { tenure, by } => self.on_released(env, member, tenure, by),
-            Reply::Inspected { query, accepted, standing } => {
-                self.on_inspected(env, now, member, query, accepted, standing);
-            }
-            Reply::Stood { version, stored, held, is_dated } => {
-                let dated = if is_dated { member } else { MemberSet::EMPTY };
-                self.on_stood(env, now, (member, dated), (version, stored), held);
+            Reply::Inspected { query, accepted } => {
+                self.on_inspected(env, now, member, query, accepted, None);
             }
         }
     }
@@ -524,7 +508,6 @@ impl Proposer {
         }
         self.resend_releases(env, back);
         self.resend_inspections(env, back);
-        self.resend_operations(env, back);
         self.resend_changes(env, back);
     }
 
@@ -543,9 +526,6 @@ impl Proposer {
         while let Some(query) = self.inspection_ends.pop(now) {
             self.inspection_timed_out(env, now, query);
         }
-        while let Some(version) = self.operation_ends.pop(now) {
-            self.operation_timed_out(env, now, version);
-        }
         self.changes_timed_out(env, now);
         while let Some(wake) = self.waits.pop(now) {
             match wake {
@@ -557,8 +537,6 @@ impl Proposer {
         round_ends.drop_stale(|ballot| !rounds.contains_key(&ballot));
         release_ends.drop_stale(|tenure| !releases.contains_key(&tenure));
         self.inspection_ends.drop_stale(|query| !inspections.contains_key(&query));
-        let operations = &self.operations;
-        self.operation_ends.drop_stale(|version| !operations.contains_key(&version));
     }
 
     /// When the next wake-up fires; [`Instant::MAX`] for never.
@@ -567,7 +545,6 @@ impl Proposer {
             self.round_ends.next_at(),
             self.release_ends.next_at(),
             self.inspection_ends.next_at(),
-            self.operation_ends.next_at(),
             self.changes.next_at(),
             self.waits.next_at(),
         ];
@@ -587,9 +564,9 @@ impl Proposer {
         core::hash::Hash::hash(&owners, hasher);
     }
 
-    /// Rounds, unanswered releases, inspections and operations.
+    /// Rounds, unanswered releases, inspections and changes of registers.
     pub(crate) fn in_flight(&self) -> usize {
-        let asked = self.inspections.len() + self.operations.len() + self.changes.len();
+        let asked = self.inspections.len() + self.changes.len();
         self.rounds.len() + self.releases_open + asked
     }
 

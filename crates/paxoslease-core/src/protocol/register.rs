@@ -147,13 +147,6 @@ impl Register {
         self.accepted = Some(Accepted { tenure, expires_at: now.after(ttl.as_duration()) });
     }
 
-    /// S1: the accepted lease stands until then.
-    pub(crate) fn exist_until(&mut self, until: Instant) {
-        if let Some(accepted) = &mut self.accepted {
-            accepted.expires_at = until;
-        }
-    }
-
     fn keep_later(&mut self, expires_at: Instant) {
         if let Some(accepted) = &mut self.accepted {
             accepted.expires_at = accepted.expires_at.max(expires_at);

@@ -274,6 +274,7 @@ mod tests {
             token: Token(token),
             label: Label::new(Name::new(name).expect("a name"), Holder::NONE),
             ttl: Ttl::MIN,
+            lasts: None,
             asked_at: Instant::ZERO,
             wait_ends_at: until,
             deadline: until,

@@ -411,6 +411,7 @@ mod tests {
             token: Token(token),
             label: Label::new(name, Holder::NONE),
             ttl: Ttl::MAX,
+            lasts: None,
             asked_at: Instant::ZERO,
             wait_ends_at: until,
             deadline: until,

@@ -12,7 +12,7 @@ use crate::protocol::register::Register;
 use crate::protocol::round::Round;
 use crate::queueing::waiting::WaitedName;
 use crate::storage::Slot;
-use crate::{Ballot, Config, Instant, Name, Refusal, Standing, Tenure};
+use crate::{Ballot, Config, Instant, Name, Refusal};
 
 impl Shard {
     /// The settings that the shard was started with.
@@ -55,28 +55,11 @@ impl Shard {
         table.find(name).map(|slot| table.entry(slot).register)
     }
 
-    /// The end of a standing lease in the acceptor, for checkers: its tenure, when the lease ends,
-    /// and whether the acceptor ends it by itself then (S2).
-    #[must_use]
-    pub fn standing(&self, name: Name<'_>) -> Option<(Tenure, Instant, bool)> {
-        let acceptor = self.acceptor.as_ref()?;
-        let slot = acceptor.table().find(name)?;
-        let tenure = acceptor.table().entry(slot).register.accepted?.tenure;
-        let entry = acceptor.standing.get(slot, tenure)?;
-        Some((tenure, entry.ends_at, entry.is_voted))
-    }
-
     /// E1: whether the record of a name is dated, for checkers.
     #[must_use]
     pub fn is_dated(&self, name: Name<'_>) -> bool {
         let Some(acceptor) = &self.acceptor else { return false };
         acceptor.table().find(name).is_some_and(|slot| acceptor.table().is_dated(slot))
-    }
-
-    /// Standing leases in the acceptor.
-    #[must_use]
-    pub fn standing_count(&self) -> usize {
-        self.acceptor.as_ref().map_or(0, |acceptor| acceptor.standing.len())
     }
 
     /// The floor of the acceptor (A7, R1); `None` in a node that only proposes.
@@ -180,19 +163,11 @@ impl Snapshot {
             let entry = table.get(Slot::new(slot))?;
             let slot = Slot::new(slot);
             let live = entry.register.live(self.now)?;
-            let stands = self.acceptor.standing.get(slot, live.tenure);
-            let remaining = remaining(self.now, live, stands);
-            let standing = stands.and_then(|stands| {
-                let left = stands.left(self.now)?;
-                let version = if stands.is_voted { left.version } else { Ballot::ZERO };
-                Some(Standing { version, ..left })
-            });
             Some(SnapshotLease {
                 name: entry.label.name(),
                 holder: entry.label.holder(),
                 tenure: live.tenure,
-                remaining,
-                standing,
+                remaining: remaining(self.now, live),
                 is_dated: self.acceptor.table.is_dated(slot),
             })
         })

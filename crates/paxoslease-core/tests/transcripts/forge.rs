@@ -49,12 +49,6 @@ fn forged<'a>(command: &Command<'a>) -> Message<'a> {
         ["Renew", t, b] => Request::Renew { name, tenure: tenure(t), ballot: ballot(b), ttl },
         ["Heal", t, b] => Request::Heal { name, tenure: tenure(t), ballot: ballot(b), ttl, holder },
         ["Release", t] => Request::Release { name, tenure: tenure(t), id: ReleaseId::from_u64(1) },
-        ["Stand", t, v, ..] => {
-            let (tenure, version) = (tenure(t), ballot(v));
-            let is_relayed = command.words.contains(&"relayed");
-            let lasts = command.option("lasts").map_or(Lasts::FOREVER, crate::words::lasts_of);
-            Request::Stand { name, tenure, version, lasts, is_relayed }
-        }
         ["Inspect", query] => Request::Inspect { name, query: number(query) },
         ["Note"] => return Message::Hint(Hint::Note { name, text: holder }),
         ["Freed", nodes] => {
@@ -67,17 +61,10 @@ fn forged<'a>(command: &Command<'a>) -> Message<'a> {
                 ["Accept", b] => Reply::Accept { ballot: ballot(b) },
                 ["Reject", b] => Reply::Reject { ballot: ballot(b), promised, accepted },
                 ["NotHeld", b] => Reply::NotHeld { ballot: ballot(b), promised },
-                ["Stood", v] => {
-                    let version = ballot(v);
-                    let stored = promised.max(version);
-                    Reply::Stood { version, stored, held: true, is_dated: false }
-                }
                 ["Released", t] => {
                     Reply::Released { tenure: tenure(t), by: Some(ReleaseId::from_u64(1)) }
                 }
-                ["Inspected", query] => {
-                    Reply::Inspected { query: number(query), accepted, standing: None }
-                }
+                ["Inspected", query] => Reply::Inspected { query: number(query), accepted },
                 _ => panic!("unknown message {reply:?}"),
             });
         }

@@ -4,7 +4,7 @@
 //! ```text
 //! cell M +P OPTIONS     M members and P nodes that only propose; without this command, 3 members.
 //!                       Options: see `Scene::with_cell`
-//! n1 acquire OPTIONS    also renew, release, stand, abandon, inspect; their numbers are #1, #2, ..
+//! n1 acquire OPTIONS    also renew, release, abandon, inspect; their numbers are #1, #2, ..
 //!                       `last` is the tenure that was granted last
 //! n1 crash              also restart, sweep, hints of the network, ..: see `Scene::housekeep`
 //! all watched           the same for every node
@@ -169,11 +169,10 @@ impl Scene {
         let (now, name) = (self.cell.clock(id), command.name());
         let ttl = command.span("ttl", TTL);
         let token = Token(self.tokens + 1);
-        let tenure =
-            matches!(verb, "renew" | "release" | "stand").then(|| match command.words[2] {
-                "last" => self.cell.last_granted(),
-                word => tenure(word),
-            });
+        let tenure = matches!(verb, "renew" | "release").then(|| match command.words[2] {
+            "last" => self.cell.last_granted(),
+            word => tenure(word),
+        });
         let before = self.cell.state(id);
         let shard = self.cell.shard(id);
         let outcome = match (verb, tenure) {
@@ -186,10 +185,6 @@ impl Scene {
                 shard.renew(now, Renew { token, name, holder, tenure, ttl })
             }
             ("release", Some(tenure)) => shard.release(now, token, name, tenure, ttl),
-            ("stand", Some(tenure)) => {
-                let lasts = command.option("lasts").map_or(Lasts::FOREVER, words::lasts_of);
-                shard.stand(now, token, name, tenure, lasts)
-            }
             ("inspect", None) => shard.inspect(now, token, name),
             ("abandon", None) => {
                 let request = command.words[2].strip_prefix('#').expect("a request");

@@ -91,6 +91,7 @@ pub(crate) fn message(message: &Message<'_>) -> String {
             format!("{}{of}", self::request(request))
         }
         Message::Reply(reply) => self::reply(reply),
+        Message::Durable(message) => format!("{message:?}"),
         Message::Hint(Hint::Held { seen, .. }) => format!("Held{}", self::seen(Some(*seen))),
         Message::Hint(Hint::Note { name, text }) => format!("Note {text:?} for {name}"),
         Message::Hint(Hint::Freed { nodes_before, .. }) => {
@@ -111,10 +112,6 @@ fn request(request: &Request<'_>) -> String {
         }
         Request::Release { tenure, .. } => format!("Release {tenure}"),
         Request::Inspect { query, .. } => format!("Inspect #{query}"),
-        Request::Stand { tenure, version, lasts, is_relayed, .. } => {
-            let kind = if *is_relayed { "Stand, relayed," } else { "Stand" };
-            format!("{kind} {tenure} under {version} for {}", self::lasts(*lasts))
-        }
     }
 }
 
@@ -137,26 +134,11 @@ fn reply(reply: &Reply<'_>) -> String {
         Reply::Inspected { query, accepted, .. } => {
             format!("Inspected #{query}{}", seen(accepted))
         }
-        Reply::Stood { version, held: false, .. } => format!("Stood {version}, had no such lease"),
-        Reply::Stood { version, stored, .. } if version == stored => format!("Stood {version}"),
         Reply::Healed { ballot } => format!("Healed {ballot}"),
         Reply::NotHealed { ballot, promised } => {
             format!("NotHealed {ballot}, promised {promised}")
         }
-        Reply::Stood { version, stored, .. } => format!("Stood {version}, stored {stored}"),
     }
-}
-
-/// A span, or `ever`.
-pub(crate) fn lasts_of(word: &str) -> Lasts {
-    let millis = if word == "ever" { u64::MAX } else { span(word).as_millis() as u64 };
-    Lasts::from_millis(millis).expect("not zero")
-}
-
-/// How long a lease lasts.
-pub(crate) fn lasts(lasts: Lasts) -> String {
-    let millis = lasts.as_millis().map(Duration::from_millis);
-    millis.map_or("ever".to_owned(), |span| format!("{span:?}"))
 }
 
 fn seen(accepted: Option<Seen<'_>>) -> String {
@@ -170,11 +152,9 @@ pub(crate) fn sighting(sighting: &Sighting) -> String {
 }
 
 pub(crate) fn lease(lease: &LiveLease) -> String {
-    let LiveLease { seen, standing } = lease;
-    let stands = standing.map_or(String::new(), |Standing { lasts, version }| {
-        format!(", stands for {} under {version}", self::lasts(lasts))
-    });
-    format!("{}{stands}", sighting(seen))
+    let LiveLease { seen, durable } = lease;
+    let durable = durable.map_or(String::new(), |lasts| format!(", durable for {lasts:?}"));
+    format!("{}{durable}", sighting(seen))
 }
 
 /// Who hears of an event, and what. Instants are given as spans since `began_at`.
@@ -190,9 +170,10 @@ pub(crate) fn event(event: &Event, began_at: Instant) -> (String, String) {
         Event::Renewed { tenure, ttl, started_at, .. } => {
             format!("renewed {tenure} for {ttl} {}", from(started_at))
         }
-        Event::Stood { tenure, lasts, started_at, .. } => {
-            format!("{tenure} stands for {} {}", self::lasts(*lasts), from(started_at))
-        }
+        Event::Kept { .. }
+        | Event::NotKept { .. }
+        | Event::Doubtful { .. }
+        | Event::Durable { .. } => format!("{event:?}"),
         Event::NoteHint(label) => format!("{}: note {:?}", label.name(), label.holder()),
         Event::NotHeld { tenure, .. } => format!("not held, {tenure} is over"),
         Event::Released { held, confirmed, .. } => {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
@@ -40,6 +40,10 @@ impl Data {
     pub(crate) fn new(test: &str) -> Self {
         let name = format!("paxoslease-members-{test}-{}", std::process::id());
         Self(std::env::temp_dir().join(name))
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.0
     }
 
     /// The configuration of a node whose list has these nodes.

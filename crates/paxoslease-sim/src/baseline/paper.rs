@@ -176,10 +176,7 @@ impl PaperNode {
                 acceptor.on_release(tenure.ballot());
                 None
             }
-            Request::Renew { .. }
-            | Request::Heal { .. }
-            | Request::Stand { .. }
-            | Request::Inspect { .. } => None,
+            Request::Renew { .. } | Request::Heal { .. } | Request::Inspect { .. } => None,
         }
     }
 
@@ -233,7 +230,6 @@ impl PaperNode {
             | Reply::Healed { .. }
             | Reply::NotHealed { .. }
             | Reply::Released { .. }
-            | Reply::Stood { .. }
             | Reply::Inspected { .. } => {}
         }
         let acceptors = self.cell.members().len();

@@ -212,7 +212,8 @@ impl Run {
                 DurableMessage::Promise { ballot, .. } => {
                     self.change_promised(input, ballot, report);
                 }
-                DurableMessage::All { .. }
+                DurableMessage::Inspected { .. }
+                | DurableMessage::All { .. }
                 | DurableMessage::Reject { .. }
                 | DurableMessage::Refused { .. }
                 | DurableMessage::IsDurable { .. } => {}

@@ -69,6 +69,13 @@ pub(super) fn encode(message: &DurableMessage<'_>, out: &mut Vec<u8>) {
             };
             put_tagged(out, tag, ballot.as_u64());
         }
+        DurableMessage::Inspected { query, ballot, fence, lasts, holder } => {
+            put_tagged(out, tag::DURABLE_INSPECTED, query);
+            put_u64(out, ballot.as_u64());
+            put_u64(out, fence.fence());
+            put_u64(out, lasts.as_millis().unwrap_or(u64::MAX));
+            put_text(out, holder.as_bytes());
+        }
         DurableMessage::IsDurable { ballot } => put_tagged(out, tag::IS_DURABLE, ballot.as_u64()),
     }
 }
@@ -118,6 +125,13 @@ pub(super) fn decode<'a>(
         tag::REFUSED_NO_ROOM => {
             DurableMessage::Refused { ballot: ballot(cursor)?, why: StoreRefusal::NoRoom }
         }
+        tag::DURABLE_INSPECTED => DurableMessage::Inspected {
+            query: cursor.u64("query")?,
+            ballot: ballot(cursor)?,
+            fence: tenure(cursor)?,
+            lasts: Lasts::from_millis(cursor.u64("lasts")?).ok_or(E::LastsZero)?,
+            holder: holder(cursor)?,
+        },
         tag::IS_DURABLE => DurableMessage::IsDurable { ballot: ballot(cursor)? },
         unknown => return Err(E::UnknownMessage(unknown)),
     })

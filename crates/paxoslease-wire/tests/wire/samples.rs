@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use paxoslease_core::{
     Ballot, Birth, Cell, Drift, Durability, DurableMessage, Hint, Holder, Lasts, Message, Name,
-    NodeId, ReleaseId, Reply, Request, Seen, SentRegister, SentValue, Standing, StoreRefusal,
-    Tenure, Ttl,
+    NodeId, ReleaseId, Reply, Request, Seen, SentRegister, SentValue, StoreRefusal, Tenure, Ttl,
 };
 use paxoslease_wire::{
     CellName, ClientAddress, DecodeError, FrameReader, FrameWriter, Hello, ListUse, ShardId,
@@ -13,7 +12,7 @@ use paxoslease_wire::{
 use proptest::prelude::*;
 
 /// The number of message shapes. A reply with a lease is another shape than one without.
-pub(crate) const SHAPES: u8 = 40;
+pub(crate) const SHAPES: u8 = 35;
 
 /// The fields of a message. Each shape uses those that it needs.
 #[derive(Clone, Debug)]
@@ -53,7 +52,6 @@ impl Parts {
         let seen = Seen { tenure, remaining: ttl, holder };
         let accepted = Some(seen);
         let lasts = Lasts::from_millis(self.other | 1).expect("not zero");
-        let standing = Some(Standing { lasts, version: ballot });
         match self.shape {
             0 => Message::Request(Request::Prepare { name, ballot }),
             1 => Message::Request(Request::Propose { name, ballot, ttl, holder }),
@@ -69,26 +67,12 @@ impl Parts {
             11 => Message::Reply(Reply::NotHeld { ballot, promised }),
             12 => Message::Reply(Reply::Released { tenure, by: None }),
             13 => Message::Reply(Reply::Released { tenure, by: Some(id) }),
-            14 => Message::Reply(Reply::Inspected { query, accepted: None, standing: None }),
-            15 => Message::Reply(Reply::Inspected { query, accepted, standing: None }),
+            14 => Message::Reply(Reply::Inspected { query, accepted: None }),
+            15 => Message::Reply(Reply::Inspected { query, accepted }),
             16 => Message::Hint(Hint::Held { name, seen }),
             17 => Message::Hint(Hint::Freed { name, nodes_before: (query & 0xff) as u8 }),
             18 => Message::Request(Request::Propose { name, ballot, ttl, holder: Holder::NONE }),
-            19 | 20 => Message::Request(Request::Stand {
-                name,
-                tenure,
-                version: ballot,
-                lasts,
-                is_relayed: self.shape == 20,
-            }),
-            21 => Message::Reply(Reply::Inspected { query, accepted, standing }),
-            22 | 23 | 25 => Message::Reply(Reply::Stood {
-                version: ballot,
-                stored: promised,
-                held: self.shape > 22,
-                is_dated: self.shape == 25,
-            }),
-            24 => Message::Hint(Hint::Note { name, text: holder }),
+            19 => Message::Hint(Hint::Note { name, text: holder }),
             _ => Message::Durable(self.durable(name, holder, lasts)),
         }
     }
@@ -104,20 +88,21 @@ impl Parts {
         let stored = |value| Some(SentRegister { ballot: by, value, holder });
         let promise = |lease, register| DurableMessage::Promise { ballot, lease, register };
         match self.shape {
-            26 => DurableMessage::Prepare { name, ballot },
-            27 => DurableMessage::Store { name, holder, ballot, value: held },
-            28 => DurableMessage::Store { name, holder, ballot, value: free },
-            29 => DurableMessage::All { name, ballot },
-            30 => promise(None, None),
-            31 => promise(Some(tenure), None),
-            32 => promise(None, stored(held)),
-            33 => promise(Some(fence), stored(over)),
-            34 => promise(None, stored(free)),
-            35 => DurableMessage::Stored { ballot },
-            36 => DurableMessage::Reject { ballot, promised: by },
-            37 => DurableMessage::Refused { ballot, why: StoreRefusal::NoDisk },
-            38 => DurableMessage::Refused { ballot, why: StoreRefusal::NoRoom },
-            39 => DurableMessage::IsDurable { ballot },
+            20 => DurableMessage::Prepare { name, ballot },
+            21 => DurableMessage::Store { name, holder, ballot, value: held },
+            22 => DurableMessage::Store { name, holder, ballot, value: free },
+            23 => DurableMessage::All { name, ballot },
+            24 => promise(None, None),
+            25 => promise(Some(tenure), None),
+            26 => promise(None, stored(held)),
+            27 => promise(Some(fence), stored(over)),
+            28 => promise(None, stored(free)),
+            29 => DurableMessage::Stored { ballot },
+            30 => DurableMessage::Reject { ballot, promised: by },
+            31 => DurableMessage::Refused { ballot, why: StoreRefusal::NoDisk },
+            32 => DurableMessage::Refused { ballot, why: StoreRefusal::NoRoom },
+            33 => DurableMessage::IsDurable { ballot },
+            34 => DurableMessage::Inspected { query: self.other, ballot, fence, lasts, holder },
             _ => unreachable!("below SHAPES"),
         }
     }

@@ -5,7 +5,7 @@ use crate::samples::{Parts, node, parts};
 use paxoslease_core::{
     Ballot, Birth, Change, Configuration, DecisionNumber, DurableRegister, DurableValue,
     DurableWrite, Holder, Instant, Label, Lasts, Name, Record, SnapshotLease, StableConfiguration,
-    Standing, Tenure, Ttl, Vote,
+    Tenure, Ttl, Vote,
 };
 use paxoslease_wire::{
     BatchHead, BootTime, DurableEnd, DurableError, DurableRecord, DurableWriter, ShardId,
@@ -50,10 +50,6 @@ fn lease(parts: &Parts) -> SnapshotLease<'_> {
         holder: Holder::new(&parts.holder).expect("in bounds"),
         tenure: Tenure::from_fence(parts.fence).expect("in bounds"),
         remaining: Ttl::from_millis(parts.millis).expect("not zero"),
-        standing: Lasts::from_millis(parts.other % 3).map(|lasts| {
-            let version = Ballot::from_u64(parts.ballot).expect("in bounds");
-            Standing { lasts, version }
-        }),
         is_dated: parts.other.is_multiple_of(2),
     }
 }

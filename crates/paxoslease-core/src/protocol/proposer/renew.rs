@@ -17,19 +17,11 @@ const HEALED_MAX: usize = 1 << 14;
 /// A request to prolong a tenure.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Renewal {
-    /// The caller; `None` for the renewal of a standing lease by a member (S5).
-    pub(crate) token: Option<Token>,
+    pub(crate) token: Token,
     pub(crate) label: Label,
     pub(crate) deadline: Instant,
     /// When the Renew is repeated to the acceptors that have not answered.
     pub(crate) resend_at: Instant,
-}
-
-/// What became of the renewal of a standing lease. One that found no majority changes nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Kept {
-    Renewed,
-    Over,
 }
 
 impl Renewal {
@@ -42,8 +34,6 @@ impl Renewal {
 
 impl Proposer {
     /// Begins a renewal for the holder of a tenure, whichever node granted it.
-    // It has a second, rare caller since members renew standing leases.
-    #[inline(always)]
     pub(crate) fn renew(
         &mut self,
         env: &mut Env<'_>,
@@ -53,10 +43,10 @@ impl Proposer {
         ttl: Ttl,
     ) {
         if self.is_released(tenure) {
-            return self.answer_not_held(env, renewal, tenure);
+            return env.out.emit(Event::NotHeld { token: renewal.token, tenure });
         }
         let Some(fresh) = self.next_tenure(env, now) else {
-            return answer_no_quorum(env, renewal.token);
+            return env.out.emit(Event::NoQuorum { token: renewal.token });
         };
         let mut ballot = fresh.ballot();
         if !env.rules().on(Rule::RenewalHasFreshBallot) {
@@ -68,7 +58,6 @@ impl Proposer {
         renewal.resend_at = now.after(self.attempt_timeout(env.config));
         self.round_ends.push(renewal.check_at(env.config, now, &round), ballot);
         self.renewals += 1;
-        self.keeping += usize::from(renewal.token.is_none());
         self.rounds.insert(ballot, InFlight { round, owner: Owner::Renewal(renewal) });
         env.ask(Body::Renew { label, tenure, ballot, ttl });
         self.store_early(env, ballot);
@@ -85,10 +74,7 @@ impl Proposer {
         if self.is_released(tenure) {
             return self.not_held(env, ballot);
         }
-        match renewal.token {
-            Some(token) => env.out.emit(Event::Renewed { token, tenure, ttl, started_at }),
-            None => self.kept.push_back((renewal.label.clone(), tenure, Kept::Renewed)),
-        }
+        env.out.emit(Event::Renewed { token: renewal.token, tenure, ttl, started_at });
         self.heal(env, now, ballot, refused);
         if is_done {
             self.forget_renewal(ballot);
@@ -127,14 +113,7 @@ impl Proposer {
     /// No majority has the tenure any more, so it is over.
     pub(crate) fn not_held(&mut self, env: &mut Env<'_>, ballot: Ballot) {
         let Some((round, renewal)) = self.forget_renewal(ballot) else { return };
-        self.answer_not_held(env, renewal, round.tenure);
-    }
-
-    fn answer_not_held(&mut self, env: &mut Env<'_>, renewal: Renewal, tenure: Tenure) {
-        match renewal.token {
-            Some(token) => env.out.emit(Event::NotHeld { token, tenure }),
-            None => self.kept.push_back((renewal.label, tenure, Kept::Over)),
-        }
+        env.out.emit(Event::NotHeld { token: renewal.token, tenure: round.tenure });
     }
 
     /// K4: a register holds the tenure of this renewal. The caller's request goes on as a change.
@@ -154,7 +133,7 @@ impl Proposer {
     pub(super) fn renewal_failed(&mut self, env: &mut Env<'_>, ballot: Ballot) {
         self.undo_renewal(env, ballot);
         let Some((_, renewal)) = self.forget_renewal(ballot) else { return };
-        answer_no_quorum(env, renewal.token);
+        env.out.emit(Event::NoQuorum { token: renewal.token });
     }
 
     /// What P5 forbids, for its mutant.
@@ -268,7 +247,6 @@ impl Proposer {
             unreachable!("a ballot belongs to one round, and a round to one owner");
         };
         self.renewals -= 1;
-        self.keeping -= usize::from(renewal.token.is_none());
         if self.renewals == 0 {
             self.released_elsewhere.clear();
         }
@@ -278,7 +256,7 @@ impl Proposer {
     /// What P8 forbids, for its mutant.
     pub(super) fn release_renewal_of(&mut self, env: &mut Env<'_>, token: Token) {
         let found = self.rounds.values().find_map(|flight| match &flight.owner {
-            Owner::Renewal(renewal) if renewal.token == Some(token) => {
+            Owner::Renewal(renewal) if renewal.token == token => {
                 Some((renewal.label.clone(), flight.round.tenure))
             }
             Owner::Renewal(_) | Owner::Contender(_) => None,
@@ -287,11 +265,5 @@ impl Proposer {
             let id = self.next_release(env);
             env.broadcast(Body::Release { label, tenure, id });
         }
-    }
-}
-
-fn answer_no_quorum(env: &mut Env<'_>, token: Option<Token>) {
-    if let Some(token) = token {
-        env.out.emit(Event::NoQuorum { token });
     }
 }
