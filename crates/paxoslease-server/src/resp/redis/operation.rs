@@ -460,7 +460,7 @@ impl Session {
         match (phase, answer) {
             (Phase::Learning(trust), Answer::Inspected(seen)) => {
                 let stored = seen.map(|lease| {
-                    Stored::of(&lease.seen, lease.standing.map(|it| it.lasts), turn.shard.now())
+                    Stored::of(&lease.seen, lease.durable, turn.shard.now())
                 });
                 operation.keys.learn(place, stored, trust);
                 operation.phase = Phase::Learning(trust);
