@@ -40,7 +40,11 @@ enum ShardStep {
     Renew { name: u8, fence: Number, ttl: u16 },
     Release { name: u8, fence: Number, patience: u16 },
     Inspect { name: u8 },
-    Stand { name: u8, fence: Number, lasts: u16 },
+    AcquireDurable { name: u8, lasts: u16 },
+    Keep { name: u8, fence: Number, lasts: u16 },
+    ReleaseDurable { name: u8, fence: Number, patience: u16 },
+    DurableWritten { sequence: u8 },
+    DurableRoom(bool),
     Note { name: u8, text: u8 },
     Written,
     Sweep { slots: u8 },
@@ -61,7 +65,6 @@ enum PeerMessage {
     Heal { name: u8, tenure: Number, ballot: Number, ttl: u32, holder: u8 },
     Release { name: u8, tenure: Number },
     Inspect { name: u8, query: u8 },
-    Stand { name: u8, tenure: Number, version: Number, lasts: u32, is_relayed: bool },
     Promise { ballot: Number, seen: Option<ReportedLease> },
     Accept { ballot: Number },
     Reject { ballot: Number, promised: Number, seen: Option<ReportedLease> },
@@ -70,7 +73,6 @@ enum PeerMessage {
     Inspected { query: u8, seen: Option<ReportedLease> },
     Held { name: u8, seen: ReportedLease },
     Freed { name: u8 },
-    Stood { version: Number, stored: Number, held: bool },
     Note { name: u8, text: u8 },
 }
 
@@ -186,13 +188,32 @@ impl ShardUnderTest {
             ShardStep::Inspect { name } => {
                 self.ask(None, |shard, token| shard.inspect(now, token, name_of(name)));
             }
-            ShardStep::Stand { name, fence, lasts } => {
-                let Some(tenure) = Tenure::of(self.ballot(fence)) else { return };
+            ShardStep::AcquireDurable { name, lasts } => {
                 let lasts = Lasts::from_millis(lasts.into()).unwrap_or(Lasts::FOREVER);
+                let (name, holder, ttl, wait) =
+                    (name_of(name), Holder::NONE, Duration::ZERO, Duration::ZERO);
                 self.ask(None, |shard, token| {
-                    shard.stand(now, token, name_of(name), tenure, lasts)
+                    let acquire = Acquire { token, name, holder, ttl, wait };
+                    shard.acquire_durable(now, acquire, lasts)
                 });
             }
+            ShardStep::Keep { name, fence, lasts } => {
+                let Some(tenure) = Tenure::of(self.ballot(fence)) else { return };
+                let lasts = Lasts::from_millis(lasts.into()).unwrap_or(Lasts::FOREVER);
+                let label = Label::new(name_of(name), Holder::NONE);
+                self.ask(None, |shard, token| shard.keep(now, token, label, tenure, lasts));
+            }
+            ShardStep::ReleaseDurable { name, fence, patience } => {
+                let Some(tenure) = Tenure::of(self.ballot(fence)) else { return };
+                let (name, patience) = (name_of(name), millis(patience));
+                self.ask(None, |shard, token| {
+                    shard.release_durable(now, token, name, tenure, patience)
+                });
+            }
+            ShardStep::DurableWritten { sequence } => {
+                self.shard.durable_written(now, sequence.into());
+            }
+            ShardStep::DurableRoom(has_room) => self.shard.set_durable_room(has_room),
             ShardStep::Note { name, text } => self.shard.note(name_of(name), holder_of(text)),
             ShardStep::Written => self.written(),
             ShardStep::Sweep { slots } => self.shard.sweep(now, slots.into()),
@@ -307,19 +328,6 @@ impl ShardUnderTest {
             PeerMessage::Inspect { name: n, query } => {
                 request(Request::Inspect { name: name_of(n), query: query.into() })
             }
-            PeerMessage::Stand { name: n, tenure: t, version, lasts, is_relayed } => {
-                request(Request::Stand {
-                    name: name_of(n),
-                    tenure: tenure(t)?,
-                    version: ballot(version),
-                    lasts: Lasts::from_millis(lasts.into()).unwrap_or(Lasts::FOREVER),
-                    is_relayed,
-                })
-            }
-            PeerMessage::Stood { version, stored, held } => {
-                let (version, stored) = (ballot(version), ballot(stored));
-                reply(Reply::Stood { version, stored, held, is_dated: false })
-            }
             PeerMessage::Note { name: n, text } => {
                 Some(Message::Hint(Hint::Note { name: name_of(n), text: holder_of(text) }))
             }
@@ -338,7 +346,7 @@ impl ShardUnderTest {
                 reply(Reply::Released { tenure: tenure(t)?, held })
             }
             PeerMessage::Inspected { query, seen: ref s } => {
-                reply(Reply::Inspected { query: query.into(), accepted: seen(s), standing: None })
+                reply(Reply::Inspected { query: query.into(), accepted: seen(s) })
             }
             PeerMessage::Held { name: n, seen: ref s } => {
                 Some(Message::Hint(Hint::Held { name: name_of(n), seen: self.seen(s)? }))

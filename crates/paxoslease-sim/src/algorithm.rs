@@ -231,10 +231,7 @@ impl View {
     #[must_use]
     pub fn of(shard: &Shard, name: Name<'_>) -> Option<Self> {
         let (floor, register) = (shard.floor()?, shard.register(name).unwrap_or_default());
-        let accepted = register.accepted.map(|accepted| match shard.standing(name) {
-            Some((tenure, ends_at, true)) => (tenure, ends_at),
-            _ => (accepted.tenure, accepted.expires_at),
-        });
+        let accepted = register.accepted.map(|it| (it.tenure, it.expires_at));
         Some(Self { promised: register.promised.max(floor), accepted })
     }
 }

@@ -52,8 +52,8 @@ pub enum Check {
     AnsweredOnce = 1 << 15,
     /// All nodes in one epoch have the same members.
     OneConfiguration = 1 << 16,
-    /// A standing lease is not lost before its end, unless a member that stored it crashed.
-    StandingLeasesStand = 1 << 17,
+    /// A durable lease is not lost before its end.
+    DurableLeasesLast = 1 << 17,
 }
 
 /// A set of checks.
@@ -111,8 +111,8 @@ pub struct Claim {
     pub since: TrueTime,
     /// When the belief ends, unless it is renewed.
     pub until: TrueTime,
-    /// Whether a majority has to store the lease until the belief ends. The records of a standing
-    /// lease may end before that while its members change.
+    /// Whether a majority has to store the lease until the belief ends. A durable
+    /// lease is backed by registers instead.
     pub is_backed: bool,
 }
 

@@ -29,8 +29,6 @@ impl Packet {
     #[must_use]
     pub fn new(to: NodeId, message: &Message<'_>, bytes: Rc<[u8]>) -> Self {
         let (is_reply, round) = match message {
-            // The version is of the operation, which another node may have begun.
-            Message::Request(Request::Stand { is_relayed: true, .. }) => (false, None),
             Message::Request(request) => (false, request.ballot()),
             Message::Reply(_) => (true, None),
             Message::Hint(_) => (false, None),
@@ -106,10 +104,6 @@ pub(crate) fn describe(bytes: &[u8]) -> String {
         ) => {
             format!("{kind} {ballot}")
         }
-        Message::Request(Request::Stand { tenure, version, .. }) => {
-            format!("{kind} {version} of {tenure}")
-        }
-        Message::Reply(Reply::Stood { version, .. }) => format!("{kind} {version}"),
         Message::Request(Request::Inspect { .. })
         | Message::Reply(Reply::Inspected { .. })
         | Message::Hint(_) => kind.to_owned(),

@@ -142,7 +142,6 @@ impl Node {
                     self.out.outputs.push_back(Output::Durable(sequence, write));
                     continue;
                 }
-                Event::Stood { .. } => unreachable!("no client asks for it"),
                 Event::NotHeld { token, .. } => (token, Answer::NotHeld),
                 Event::Released { token, .. } => (token, Answer::Released),
                 Event::Persist(record) => {

@@ -107,8 +107,6 @@ pub struct Counts {
     pub lost_members: u64,
     /// Members that lost their data folder, and were removed later.
     pub lost_members_removed: u64,
-    /// Standing leases granted.
-    pub standing: u64,
     /// Ends of durable leases set.
     pub durable: u64,
 }
@@ -130,7 +128,6 @@ impl AddAssign for Counts {
             lost_disks,
             lost_members,
             lost_members_removed,
-            standing,
             durable,
         } = other;
         self.events += events;
@@ -146,7 +143,6 @@ impl AddAssign for Counts {
         self.lost_disks += lost_disks;
         self.lost_members += lost_members;
         self.lost_members_removed += lost_members_removed;
-        self.standing += standing;
         self.durable += durable;
     }
 }

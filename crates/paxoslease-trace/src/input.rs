@@ -21,7 +21,6 @@ pub(crate) enum Input {
     Renew { token: u64, name: String, holder: String, tenure: u64, ttl: Duration },
     Release { token: u64, name: String, tenure: u64, patience: Duration },
     Inspect { token: u64, name: String },
-    Stand { token: u64, name: String, tenure: u64, lasts: u64 },
     AcquireDurable { token: u64, name: String, holder: String, lasts: u64, wait: Duration },
     Keep { token: u64, name: String, holder: String, tenure: u64, lasts: u64 },
     ReleaseDurable { token: u64, name: String, tenure: u64, patience: Duration },
@@ -135,12 +134,6 @@ impl Input {
             }
             Self::Inspect { token, name } => {
                 let asked = shard.inspect(now, Token(*token), Name::new(name).ok()?);
-                return Some(Returned::Asked(asked));
-            }
-            Self::Stand { token, name, tenure, lasts } => {
-                let (name, tenure) = (Name::new(name).ok()?, Tenure::from_fence(*tenure)?);
-                let lasts = Lasts::from_millis(*lasts)?;
-                let asked = shard.stand(now, Token(*token), name, tenure, lasts);
                 return Some(Returned::Asked(asked));
             }
             Self::AcquireDurable { token, name, holder, lasts, wait } => {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use paxoslease_core::{
-    Ballot, Cell, Config, Drift, Durability, Instant, Lasts, Limits, Name, NodeId, Record, Rule,
-    Rules, Sets, Shard, SnapshotLease, Standing, Start, Tenure, Ttl,
+    Cell, Config, Drift, Durability, Instant, Limits, Name, NodeId, Record, Rule, Rules, Sets,
+    Shard, SnapshotLease, Start, Tenure, Ttl,
 };
 use serde::{Deserialize, Serialize};
 
@@ -72,9 +72,6 @@ pub struct Lease {
     holder: String,
     pub(crate) tenure: u64,
     pub(crate) remaining: u32,
-    /// The version of a standing lease, and how many milliseconds it lasts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    standing: Option<(u64, u64)>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_dated: bool,
 }
@@ -158,10 +155,6 @@ impl StartState {
             holder: seen.label.holder().to_string(),
             tenure: seen.tenure.fence(),
             remaining: seen.remaining.as_millis(),
-            standing: seen.standing.map(|standing| {
-                let lasts = standing.lasts.as_millis().unwrap_or(u64::MAX);
-                (standing.version.as_u64(), lasts)
-            }),
             is_dated: shard.is_dated(seen.label.name()),
         };
         Self::Snapshot {
@@ -329,21 +322,8 @@ impl Header {
                     let (tenure, remaining) = restored(lease)?;
                     let name = Name::new(&lease.name).ok()?;
                     let holder = paxoslease_core::Holder::new(&lease.holder).ok()?;
-                    let stands = |(version, lasts)| {
-                        let (version, lasts) =
-                            (Ballot::from_u64(version), Lasts::from_millis(lasts));
-                        version.zip(lasts).map(|(version, lasts)| Standing { lasts, version })
-                    };
-                    let standing = lease.standing.and_then(stands);
                     let is_dated = lease.is_dated;
-                    given.push(SnapshotLease {
-                        name,
-                        holder,
-                        tenure,
-                        remaining,
-                        standing,
-                        is_dated,
-                    });
+                    given.push(SnapshotLease { name, holder, tenure, remaining, is_dated });
                 }
                 let record = self.start_state.record()?;
                 return Some(Shard::start_from_snapshot(config, now, record, given));

@@ -21,7 +21,6 @@ pub(crate) enum Ask {
     Heal { tenure: u64, ballot: u64, ttl: u64 },
     Release { tenure: u64 },
     Inspect,
-    Stand { tenure: u64, version: u64 },
 }
 
 /// The acceptor's answer. A Heal has one only in a joint epoch: Healed is an Accept, and NotHealed
@@ -34,7 +33,6 @@ pub(crate) enum Answer {
     NotHeld { promised: u64 },
     Released { held: bool },
     Inspected { accepted: Option<u64> },
-    Stood { held: bool },
 }
 
 pub(crate) const fn nanos(ttl: Ttl) -> u64 {
@@ -58,9 +56,6 @@ impl Ask {
             }
             Request::Release { tenure, .. } => Self::Release { tenure: tenure.fence() },
             Request::Inspect { .. } => Self::Inspect,
-            Request::Stand { tenure, version, .. } => {
-                Self::Stand { tenure: tenure.fence(), version: version.as_u64() }
-            }
         }
     }
 
@@ -72,7 +67,6 @@ impl Ask {
             Self::Heal { .. } => "A5 Heal",
             Self::Release { .. } => "A6 Release",
             Self::Inspect => "Inspect changes nothing",
-            Self::Stand { .. } => "S1 Stand",
         }
     }
 
@@ -82,7 +76,7 @@ impl Ask {
             Self::Prepare { .. } | Self::Propose { .. } | Self::Renew { .. } | Self::Inspect => {
                 true
             }
-            Self::Heal { .. } | Self::Release { .. } | Self::Stand { .. } => false,
+            Self::Heal { .. } | Self::Release { .. } => false,
         }
     }
 
@@ -91,9 +85,7 @@ impl Ask {
             Self::Propose { ttl, .. } | Self::Renew { ttl, .. } | Self::Heal { ttl, .. } => {
                 Some(ttl)
             }
-            Self::Prepare { .. } | Self::Release { .. } | Self::Inspect | Self::Stand { .. } => {
-                None
-            }
+            Self::Prepare { .. } | Self::Release { .. } | Self::Inspect => None,
         }
     }
 }
@@ -117,7 +109,6 @@ impl Answer {
             Reply::Inspected { accepted, .. } => {
                 Self::Inspected { accepted: accepted.as_ref().map(tenure) }
             }
-            Reply::Stood { held, .. } => Self::Stood { held: *held },
         }
     }
 }
@@ -172,13 +163,6 @@ impl Entry {
                 Answer::Released { held: live == Some(tenure) }
             }
             Ask::Inspect => Answer::Inspected { accepted: live },
-            Ask::Stand { tenure, version } => {
-                let held = live == Some(tenure);
-                if held {
-                    self.promised = self.promised.max(version);
-                }
-                Answer::Stood { held }
-            }
         }
     }
 

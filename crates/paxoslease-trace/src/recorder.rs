@@ -164,19 +164,6 @@ impl TracedShard {
         self.ask(now, Input::Inspect { token: token.0, name: name.to_string() })
     }
 
-    pub fn stand(
-        &mut self,
-        now: Instant,
-        token: Token,
-        name: Name<'_>,
-        tenure: Tenure,
-        lasts: Lasts,
-    ) -> Result<(), CommandError> {
-        let (token, name, tenure) = (token.0, name.to_string(), tenure.fence());
-        let lasts = lasts.as_millis().unwrap_or(u64::MAX);
-        self.ask(now, Input::Stand { token, name, tenure, lasts })
-    }
-
     pub fn acquire_durable(
         &mut self,
         now: Instant,

@@ -67,8 +67,6 @@ pub(crate) struct Run {
     pub(crate) time: ClockModel,
     pub(crate) now: u64,
     pub(crate) entries: BTreeMap<String, Entry>,
-    /// The standing leases in the acceptor: the tenure, and when the acceptor ends it (S2).
-    pub(crate) ends: BTreeMap<String, (u64, u64)>,
     pub(crate) durable: Option<Record>,
     pub(crate) quarantine_until: u64,
     /// The highest ballot counter issued, and the highest promised.
@@ -153,7 +151,6 @@ impl Run {
             time,
             now,
             entries: BTreeMap::new(),
-            ends: BTreeMap::new(),
             quarantine_until,
             promised_max: 0,
             sent: BTreeSet::new(),

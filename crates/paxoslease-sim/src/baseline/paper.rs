@@ -175,10 +175,7 @@ impl PaperNode {
                 acceptor.on_release(tenure.ballot());
                 None
             }
-            Request::Renew { .. }
-            | Request::Heal { .. }
-            | Request::Stand { .. }
-            | Request::Inspect { .. } => None,
+            Request::Renew { .. } | Request::Heal { .. } | Request::Inspect { .. } => None,
         }
     }
 
@@ -232,7 +229,6 @@ impl PaperNode {
             | Reply::Healed { .. }
             | Reply::NotHealed { .. }
             | Reply::Released { .. }
-            | Reply::Stood { .. }
             | Reply::Inspected { .. } => {}
         }
         let acceptors = self.cell.members().len();

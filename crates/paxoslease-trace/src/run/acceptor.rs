@@ -95,13 +95,7 @@ impl Run {
         report: &mut Report,
     ) {
         let known = self.entries.get(name).copied();
-        let mut before = known.unwrap_or_default();
-        let stood = self.ends.remove(name);
-        if let Some((tenure, _)) = stood.filter(|(_, end)| *end <= self.now) {
-            // S2: the lease ended before the acceptor handled this input.
-            before.asked(self.floor, self.now, &Ask::Release { tenure });
-        }
-        let stood = stood.is_some();
+        let before = known.unwrap_or_default();
         let Some(after) = self.observed(name) else {
             if let Some(gone) = self.entries.remove(name) {
                 let over = gone.live(self.now).is_none();
@@ -139,7 +133,7 @@ impl Run {
                     });
                     expected = BTreeSet::from([next]);
                 }
-                None if matches!(ask, Ask::Heal { .. } | Ask::Stand { .. }) => {
+                None if matches!(ask, Ask::Heal { .. }) => {
                     expected.insert(next);
                 }
                 None => {}
@@ -159,13 +153,8 @@ impl Run {
                 expected.extend(next);
             }
         }
-        let standing = Name::new(name).ok().and_then(|name| self.core.standing(name));
         if self.registers.concern(name) || self.is_promised_again(name, before, after) {
             // A register decides about it, or a change that promises for it.
-            expected.insert(after);
-        }
-        if stood || standing.is_some() {
-            // Its record lasts until an end that this model does not compute.
             expected.insert(after);
         }
         let ask = exchange.map(|exchange| exchange.ask);
@@ -176,24 +165,13 @@ impl Run {
             self.at(format!("{name}: {before:?} became {after:?} after {ask:?} and own {own:?}"))
         });
         if after != before || known.is_none() {
-            self.changed(name, before, after, stood || standing.is_some(), report);
+            self.changed(name, before, after, report);
         }
         self.dated(name, exchange, own, report);
         self.entries.insert(name.to_owned(), after);
-        if let Some((tenure, ends_at, is_voted)) = standing {
-            let ends_at = if is_voted { ends_at.as_nanos() } else { u64::MAX };
-            self.ends.insert(name.to_owned(), (tenure.fence(), ends_at));
-        }
     }
 
-    pub(super) fn changed(
-        &mut self,
-        name: &str,
-        before: Entry,
-        after: Entry,
-        stands: bool,
-        report: &mut Report,
-    ) {
+    pub(super) fn changed(&mut self, name: &str, before: Entry, after: Entry, report: &mut Report) {
         let seen = |run: &Self| run.at(format!("{name}: {before:?} became {after:?}"));
         report.check("A0 nothing changes in quarantine", self.now >= self.quarantine_until, || {
             seen(self)
@@ -214,7 +192,6 @@ impl Run {
         );
         if let Some((_, expires_at)) = after.accepted
             && after.accepted != before.accepted
-            && !stands
         {
             let lowest = self.writing.map_or(durable.lease_ceiling, |writing| {
                 writing.lease_ceiling.min(durable.lease_ceiling)

@@ -87,7 +87,6 @@ impl Run {
         }
         if self.confirms_alone() {
             self.entries.clear();
-            self.ends.clear();
         }
     }
 
@@ -122,7 +121,7 @@ impl Run {
                 Reply::Healed { .. } | Reply::NotHealed { .. } => {
                     self.may_answer(false) && self.epoch.is_joint()
                 }
-                Reply::Released { .. } | Reply::Stood { .. } => self.may_answer(false),
+                Reply::Released { .. } => self.may_answer(false),
                 Reply::Promise { .. }
                 | Reply::Accept { .. }
                 | Reply::Reject { .. }
@@ -153,8 +152,7 @@ impl Run {
         if !self.epoch.is_joint() {
             return;
         }
-        let dates =
-            |ask: &Ask| matches!(ask, Ask::Propose { .. } | Ask::Heal { .. } | Ask::Stand { .. });
+        let dates = |ask: &Ask| matches!(ask, Ask::Propose { .. } | Ask::Heal { .. });
         if let Some(Exchange { ask, answer: Some(Answer::Accept) }) = exchange
             && matches!(ask, Ask::Propose { .. } | Ask::Heal { .. })
         {

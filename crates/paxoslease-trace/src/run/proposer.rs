@@ -28,10 +28,9 @@ impl Run {
                 Request::Renew { tenure, ballot, ttl, .. } => {
                     (ballot, Some(tenure.fence()), Some(nanos(ttl)))
                 }
-                Request::Heal { .. }
-                | Request::Release { .. }
-                | Request::Inspect { .. }
-                | Request::Stand { .. } => continue,
+                Request::Heal { .. } | Request::Release { .. } | Request::Inspect { .. } => {
+                    continue;
+                }
             };
             let (number, name) = (ballot.as_u64(), request.name().to_string());
             touched.push(number);

@@ -215,6 +215,7 @@ impl Run {
                 DurableMessage::All { .. }
                 | DurableMessage::Reject { .. }
                 | DurableMessage::Refused { .. }
+                | DurableMessage::Inspected { .. }
                 | DurableMessage::IsDurable { .. } => {}
             }
             if message.name().is_none() {

@@ -246,7 +246,6 @@ impl World {
                     holder: Holder::NONE,
                     tenure: *tenure,
                     remaining: *remaining,
-                    standing: None,
                     is_dated: *dated,
                 });
                 let core = Core::start_from_snapshot(config.clone(), now, record, leases);
