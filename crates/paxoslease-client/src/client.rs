@@ -174,24 +174,34 @@ impl Client {
         block_on(self.renew(name, fence, ttl))
     }
 
-    /// Has the members of the cell keep a tenure that was granted to this holder, for this long
-    /// from now on and without renewals: a standing lease. It may last longer than the cell's
-    /// longest ttl. It is lost early if a majority of members crashes before the first of them is
-    /// back. It ends sooner if it is released.
+    /// Makes a tenure that was granted to this holder durable, and sets how long it lasts from now
+    /// on: longer than the cell's `max_lease`, shorter than before, or [`Duration::MAX`] for ever.
+    /// The lease is on the disks of a majority, and outlives this process and every crash. A holder
+    /// that sets an earlier end must not rely on the lease beyond it from now on; the belief of a
+    /// guard of this client ends by itself, and the guard prolongs the lease by the same time.
+    ///
+    /// The grant may have a higher fence, which replaces the one before.
     ///
     /// # Errors
-    /// When that tenure is over, or no node answers. The old end or the new one may be in force
-    /// then.
-    pub async fn keep(&self, name: &str, fence: u64, lasts: Duration) -> Result<(), RenewError> {
-        Name::new(name).map_err(AskError::Name)?;
-        // Zero would mean for ever.
-        let millis = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX).max(1);
-        let name = name.into();
-        self.shared.ask(|reply| Command::Query(Query::Keep { name, fence, millis, reply })).await
+    /// When that tenure is over, the members do not keep it, or no node answers. Unless it is over,
+    /// the end before or the new one may be in force: rely on the earlier, prolong the lease only by
+    /// this method, and end it by [`Self::release_durable`].
+    pub async fn keep(
+        &self,
+        name: &str,
+        fence: u64,
+        lasts: Duration,
+    ) -> Result<Grant, RenewError> {
+        transport::keep(&*self.shared, name, fence, lasts).await
     }
 
     /// Like [`Self::keep`], but blocks this thread.
-    pub fn keep_blocking(&self, name: &str, fence: u64, lasts: Duration) -> Result<(), RenewError> {
+    pub fn keep_blocking(
+        &self,
+        name: &str,
+        fence: u64,
+        lasts: Duration,
+    ) -> Result<Grant, RenewError> {
         block_on(self.keep(name, fence, lasts))
     }
 
@@ -201,12 +211,26 @@ impl Client {
     /// # Errors
     /// When that tenure was over, or no node confirmed. The lease is not held in any case.
     pub async fn release(&self, name: &str, fence: u64) -> Result<(), ReleaseError> {
-        transport::release(&*self.shared, name, fence).await
+        transport::release(&*self.shared, name, fence, false).await
     }
 
     /// Like [`Self::release`], but blocks this thread.
     pub fn release_blocking(&self, name: &str, fence: u64) -> Result<(), ReleaseError> {
         block_on(self.release(name, fence))
+    }
+
+    /// Like [`Self::release`], of a tenure for which a durable acquire or [`Self::keep`] may have
+    /// got no answer: what is still on its way has no effect after this release.
+    ///
+    /// # Errors
+    /// Those of [`Self::release`].
+    pub async fn release_durable(&self, name: &str, fence: u64) -> Result<(), ReleaseError> {
+        transport::release(&*self.shared, name, fence, true).await
+    }
+
+    /// Like [`Self::release_durable`], but blocks this thread.
+    pub fn release_durable_blocking(&self, name: &str, fence: u64) -> Result<(), ReleaseError> {
+        block_on(self.release_durable(name, fence))
     }
 
     /// Releases the tenure of another holder, by an operator: with a token, that requires `admin`.
@@ -227,7 +251,8 @@ impl Client {
         let label = Label::new(name, Holder::NONE);
         let command = |reply| {
             let reply = ReleaseReply::Caller(reply);
-            Command::ForceRelease(Release { label, tenure, forced: true, reply })
+            let is_durable = false;
+            Command::ForceRelease(Release { label, tenure, forced: true, is_durable, reply })
         };
         self.shared.ask(command).await
     }

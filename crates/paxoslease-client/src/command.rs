@@ -1,8 +1,8 @@
 //! What handles and guards ask of the client's thread.
 
 use async_channel::Sender;
-use paxoslease_core::{Belief, Label, Tenure, Ttl};
-use paxoslease_holder::transport::{Caller, Request, Subscription};
+use paxoslease_core::{Belief, Label, Lasts, Tenure, Ttl};
+use paxoslease_holder::transport::{Caller, GuardId, Request, Subscription};
 use paxoslease_holder::{
     AskError, LeaseInfo, MembersError, MembersPlan, MembersRequest, ReleaseError, RenewError,
 };
@@ -43,13 +43,6 @@ pub(crate) enum Query {
     Status {
         reply: Reply<NodeStatus>,
     },
-    /// Has the members keep a tenure of this caller for so long.
-    Keep {
-        name: Box<str>,
-        fence: u64,
-        millis: u64,
-        reply: Reply<(), RenewError>,
-    },
 }
 
 impl Query {
@@ -59,7 +52,6 @@ impl Query {
             Self::Get { reply, .. } => reply.send(Err(error)).is_err(),
             Self::List { reply, .. } => reply.send(Err(error)).is_err(),
             Self::Status { reply } => reply.send(Err(error)).is_err(),
-            Self::Keep { reply, .. } => reply.send(Err(RenewError::Ask(error))).is_err(),
         };
     }
 }
@@ -73,10 +65,22 @@ pub(crate) struct Renew {
 }
 
 #[derive(Debug)]
+pub(crate) struct Keep {
+    pub(crate) label: Label,
+    pub(crate) tenure: Tenure,
+    pub(crate) lasts: Lasts,
+    /// The guard of this tenure, if it has one.
+    pub(crate) guard: Option<GuardId>,
+    pub(crate) reply: Reply<Belief, RenewError>,
+}
+
+#[derive(Debug)]
 pub(crate) struct Release {
     pub(crate) label: Label,
     pub(crate) tenure: Tenure,
     pub(crate) forced: bool,
+    /// K10: whether a caller ever asked to keep the tenure.
+    pub(crate) is_durable: bool,
     pub(crate) reply: ReleaseReply,
 }
 

@@ -17,10 +17,12 @@ use std::time::Duration;
 
 use paxoslease_core::{Instant, Label, Tenure};
 use paxoslease_holder::AskError;
-use paxoslease_holder::transport::{Caller, Due, GuardId, Guards, ReleaseOutcome, Request};
+use paxoslease_holder::transport::{
+    Caller, Due, Guard, GuardId, Guards, ReleaseOutcome, Request, Span,
+};
 use paxoslease_wire::resp::{RespError, Value};
 
-use crate::command::{Command, Query, Release, ReleaseReply, Renew};
+use crate::command::{Command, Keep, Query, Release, ReleaseReply, Renew};
 use crate::endpoints::Endpoints;
 use acquires::Acquires;
 use protocol::{Greeting, Push};
@@ -148,12 +150,19 @@ impl Engine {
             Request::RenewTenure { label, tenure, ttl, reply } => {
                 self.enqueue(now, NodeRequest::Renew(Renew { label, tenure, ttl, reply }));
             }
-            Request::ReleaseTenure { label, tenure, reply } => {
+            Request::KeepTenure { label, tenure, lasts, reply } => {
+                // Without a connection the clock drift is unknown, and nothing is believed for now.
+                let ends_at = self.drift().map_or(now, |drift| {
+                    Span::durable(lasts).belief_ends_at(drift, now)
+                });
+                let guard = self.guards.keep(label.name(), tenure, lasts, ends_at);
+                let keep = Keep { label, tenure, lasts, guard, reply };
+                self.enqueue(now, NodeRequest::Keep(keep));
+            }
+            Request::ReleaseTenure { label, tenure, is_durable, reply } => {
                 let reply = reply.map_or(ReleaseReply::None, ReleaseReply::Caller);
-                self.enqueue(
-                    now,
-                    NodeRequest::Release(Release { label, tenure, forced: false, reply }),
-                );
+                let release = Release { label, tenure, forced: false, is_durable, reply };
+                self.enqueue(now, NodeRequest::Release(release));
             }
         }
     }
@@ -165,14 +174,29 @@ impl Engine {
             let waker = caller.released(ReleaseOutcome::NotHeld);
             return waker.into_iter().for_each(std::task::Waker::wake);
         };
-        let (label, tenure, reply) = (guard.label, guard.tenure, ReleaseReply::Guard(caller));
-        self.enqueue(now, NodeRequest::Release(Release { label, tenure, forced: false, reply }));
+        let (is_durable, reply) = (guard.is_durable(), ReleaseReply::Guard(caller));
+        let Guard { label, tenure, .. } = guard;
+        let release = Release { label, tenure, forced: false, is_durable, reply };
+        self.enqueue(now, NodeRequest::Release(release));
     }
 
     /// Releases a lease without a caller that waits for the result.
-    fn release_in_background(&mut self, now: Instant, label: Label, tenure: Tenure) {
+    fn release_in_background(
+        &mut self,
+        now: Instant,
+        label: Label,
+        tenure: Tenure,
+        is_durable: bool,
+    ) {
         let reply = ReleaseReply::None;
-        self.enqueue(now, NodeRequest::Release(Release { label, tenure, forced: false, reply }));
+        let release = Release { label, tenure, forced: false, is_durable, reply };
+        self.enqueue(now, NodeRequest::Release(release));
+    }
+
+    /// Releases the lease of a guard that is gone.
+    fn release_guarded(&mut self, now: Instant, guard: Guard) {
+        let is_durable = guard.is_durable();
+        self.release_in_background(now, guard.label, guard.tenure, is_durable);
     }
 
     /// Ends every belief and releases the leases. [`Self::is_done`] tells when that is done.
@@ -193,7 +217,7 @@ impl Engine {
             }
         }
         for guard in self.guards.give_up() {
-            self.release_in_background(now, guard.label, guard.tenure);
+            self.release_guarded(now, guard);
         }
     }
 
@@ -362,7 +386,7 @@ impl Engine {
     fn lose(&mut self, now: Instant, id: GuardId) {
         let Some(guard) = self.guards.remove(id) else { return };
         guard.ticket.lose();
-        self.release_in_background(now, guard.label, guard.tenure);
+        self.release_guarded(now, guard);
     }
 
     fn check_session(&mut self, now: Instant) {

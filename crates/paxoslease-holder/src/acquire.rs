@@ -14,7 +14,9 @@ use crate::block_on;
 use crate::error::{AcquireError, AskError};
 use crate::grant::Grant;
 use crate::lease::LeaseGuard;
-use crate::transport::{AcquireRequest, Caller, Request, Stage, Ticket, Transport, checked_ttl};
+use crate::transport::{
+    AcquireRequest, Caller, Request, Span, Stage, Ticket, Transport, checked_ttl, lasting,
+};
 
 /// A request for a lease that is not sent yet. It does nothing until it is awaited, or run by
 /// [`Self::blocking`].
@@ -27,6 +29,7 @@ pub struct Acquire<'a> {
     ttl: Duration,
     wait: Duration,
     permits: Option<u64>,
+    lasts: Option<Duration>,
 }
 
 impl fmt::Debug for Acquire<'_> {
@@ -44,7 +47,7 @@ impl<'a> Acquire<'a> {
         ttl: Duration,
         wait: Duration,
     ) -> Self {
-        Self { transport, name, holder: None, ttl, wait, permits: None }
+        Self { transport, name, holder: None, ttl, wait, permits: None, lasts: None }
     }
 
     /// How long the lease lasts unless it is renewed: 50 ms to the cell's `max_lease`. If this
@@ -75,6 +78,16 @@ impl<'a> Acquire<'a> {
         self
     }
 
+    /// Asks for a durable lease, which is on the disks of a majority before it is granted, and
+    /// lasts this long from then: at least 50 ms, maybe longer than the cell's `max_lease`, and
+    /// [`Duration::MAX`] for ever. There is no ttl. It outlives this process and every crash, until
+    /// it is released or over. A guard prolongs it by the same time, and releases it when it is
+    /// dropped.
+    pub const fn durable(mut self, lasts: Duration) -> Self {
+        self.lasts = Some(lasts);
+        self
+    }
+
     /// Asks for a lease without a guard: it is not renewed, and not released when it is dropped.
     pub const fn detached(self) -> Detached<'a> {
         Detached(self)
@@ -94,19 +107,27 @@ impl<'a> Acquire<'a> {
         Ok(Label::new(name, Holder::new(holder).map_err(AcquireError::Holder)?))
     }
 
-    fn checked(&self) -> Result<(Ttl, AcquiringState), AcquireError> {
+    fn checked(&self) -> Result<(Span, AcquiringState), AcquireError> {
+        if self.lasts.is_some() && self.permits.is_some() {
+            return Err(AcquireError::DurablePermits);
+        }
         let out_of_bounds = |count| Permits::new(count).ok_or(AcquireError::Permits(count));
         let permits = self.permits.map(out_of_bounds).transpose()?;
         let label = self.label()?;
         permits.map_or(Ok(()), |n| label.permit(n.count()).map(drop)).map_err(AskError::Name)?;
-        Ok((checked_ttl(self.ttl)?, AcquiringState::Unsent { label, wait: self.wait, permits }))
+        let span = match self.lasts {
+            Some(lasts) => Span::durable(lasting(lasts)?),
+            None => Span { ttl: checked_ttl(self.ttl)?, lasts: None },
+        };
+        Ok((span, AcquiringState::Unsent { label, wait: self.wait, permits }))
     }
 
     fn into_acquiring<T: Lease>(self) -> Acquiring<T> {
         let span = tracing::debug_span!("acquire", name = self.name, ttl = ?self.ttl);
-        let refused = |error| (Ttl::MIN, AcquiringState::Refused(error));
-        let (ttl, state) = self.checked().unwrap_or_else(refused);
-        Acquiring { transport: self.transport, state, ttl, span, lease: PhantomData }
+        let refused =
+            |error| (Span { ttl: Ttl::MIN, lasts: None }, AcquiringState::Refused(error));
+        let (asked, state) = self.checked().unwrap_or_else(refused);
+        Acquiring { transport: self.transport, state, asked, span, lease: PhantomData }
     }
 }
 
@@ -158,7 +179,7 @@ struct Granted {
     transport: Arc<dyn Transport>,
     ticket: Arc<Ticket>,
     label: Label,
-    ttl: Ttl,
+    asked: Span,
     belief: Belief,
     waited: Duration,
 }
@@ -167,8 +188,8 @@ impl Lease for LeaseGuard {
     const RENEWED: bool = true;
 
     fn granted(granted: Granted) -> Self {
-        let Granted { transport, ticket, label, ttl, belief, .. } = granted;
-        Self::new(transport, ticket, label, belief.tenure().fence(), ttl.as_duration())
+        let Granted { transport, ticket, label, asked, belief, .. } = granted;
+        Self::new(transport, ticket, label, belief.tenure().fence(), asked.as_duration())
     }
 
     fn release(granted: Granted) {
@@ -180,15 +201,16 @@ impl Lease for Grant {
     const RENEWED: bool = false;
 
     fn granted(granted: Granted) -> Self {
-        let Granted { transport, ticket, label, ttl, belief, waited } = granted;
+        let Granted { transport, ticket, label, asked, belief, waited } = granted;
         transport.tickets().put(ticket);
-        Self::new(transport.clock().clone(), label, belief, ttl, waited)
+        Self::new(transport.clock().clone(), label, belief, asked.as_duration(), waited)
     }
 
     fn release(granted: Granted) {
-        let Granted { transport, label, belief, .. } = granted;
+        let Granted { transport, label, asked, belief, .. } = granted;
         let (named, tenure) = (label.clone(), belief.tenure());
-        let request = Request::ReleaseTenure { label, tenure, reply: None };
+        let is_durable = asked.lasts.is_some();
+        let request = Request::ReleaseTenure { label, tenure, is_durable, reply: None };
         // A thread that has ended has nothing to take back.
         let _ended = transport.ask(named.name(), request);
     }
@@ -201,7 +223,7 @@ impl Lease for Grant {
 pub struct Acquiring<T: Lease> {
     transport: Arc<dyn Transport>,
     state: AcquiringState,
-    ttl: Ttl,
+    asked: Span,
     span: tracing::Span,
     lease: PhantomData<fn() -> T>,
 }
@@ -225,7 +247,7 @@ impl Granted {
         transport: &Arc<dyn Transport>,
         ticket: Arc<Ticket>,
         label: Label,
-        ttl: Ttl,
+        asked: Span,
     ) -> Option<Self> {
         let (belief, waited, permit) = {
             let state = ticket.lock();
@@ -233,7 +255,7 @@ impl Granted {
         };
         let permit = permit.and_then(|number| label.permit(number).ok());
         let label = permit.unwrap_or(label);
-        Some(Self { transport: Arc::clone(transport), ticket, label, ttl, belief, waited })
+        Some(Self { transport: Arc::clone(transport), ticket, label, asked, belief, waited })
     }
 }
 
@@ -251,7 +273,7 @@ impl<T: Lease> Future for Acquiring<T> {
                 let request = AcquireRequest {
                     caller: Caller::new(&ticket),
                     label: label.clone(),
-                    ttl: this.ttl,
+                    span: this.asked,
                     wait,
                     permits,
                     renewed: T::RENEWED,
@@ -286,7 +308,7 @@ impl<T: Lease> Future for Acquiring<T> {
                     | Stage::Releasing
                     | Stage::Released(_) => {
                         drop(state);
-                        let granted = Granted::new(&this.transport, ticket, label, this.ttl);
+                        let granted = Granted::new(&this.transport, ticket, label, this.asked);
                         let granted = granted.expect("a grant begins a belief");
                         tracing::debug!(fence = granted.belief.tenure().fence(), "granted");
                         Poll::Ready(Ok(T::granted(granted)))
@@ -311,7 +333,7 @@ impl<T: Lease> Drop for Acquiring<T> {
             return;
         }
         drop(state);
-        if let Some(granted) = Granted::new(&self.transport, ticket, label, self.ttl) {
+        if let Some(granted) = Granted::new(&self.transport, ticket, label, self.asked) {
             T::release(granted);
         }
     }

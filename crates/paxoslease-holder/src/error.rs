@@ -46,6 +46,9 @@ pub enum AskError {
         /// The limit and its value, and what to do.
         problem: String,
     },
+    /// The members do not keep a durable lease. After an acquire nothing is held.
+    #[error("not durable: {0}")]
+    NotDurable(String),
     /// The token is missing or unknown.
     #[error("not authenticated: {0}")]
     Unauthenticated(String),
@@ -141,12 +144,16 @@ pub enum AcquireError {
     /// The number of permits is out of bounds.
     #[error("{0} permits; a semaphore has 1 to {max}", max = Permits::MAX)]
     Permits(u64),
+    /// A semaphore has no durable permits.
+    #[error("a semaphore has no durable permits; ask for a lease, or for permits with a ttl")]
+    DurablePermits,
     /// The request was not answered.
     #[error(transparent)]
     Ask(#[from] AskError),
 }
 
-/// Why a lease was not renewed. It lasts as long as it did before.
+/// Why a lease was not renewed or kept. After a renewal it lasts as long as it did before. After
+/// [`Self::Ask`] for an end that a holder set, the end before or the new one may be in force.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RenewError {
@@ -178,8 +185,12 @@ pub enum ReleaseError {
         /// The fence of the tenure.
         fence: u64,
     },
-    /// No majority confirmed. The lease is free when its ttl is over, at the latest.
-    #[error("the release was not confirmed, so the lease is free when its ttl is over: {0}")]
+    /// No majority confirmed. The lease is free when its ttl is over, at the latest. A durable lease
+    /// may have to be released again.
+    #[error(
+        "the release was not confirmed, so the lease is free when its ttl is over; release a \
+         durable lease again: {0}"
+    )]
     Unconfirmed(#[from] AskError),
 }
 

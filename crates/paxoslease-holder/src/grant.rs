@@ -3,19 +3,19 @@
 use std::time::Duration;
 
 use paxoslease_clock::Clock;
-use paxoslease_core::{Belief, Label, Ttl};
+use paxoslease_core::{Belief, Instant, Label};
 
 /// A lease without a guard, from [`Acquire::detached`](crate::Acquire::detached) or from a
 /// renewal by fence.
 ///
-/// It lasts for its ttl and no longer. Keep the fence to renew or release the lease, from here or
+/// It lasts for its ttl, or as long as it is durable, and no longer. Keep the fence to renew or release the lease, from here or
 /// from another process.
 #[derive(Clone, Debug)]
 pub struct Grant {
     clock: Clock,
     label: Label,
     belief: Belief,
-    ttl: Ttl,
+    ttl: Duration,
     waited: Duration,
 }
 
@@ -26,7 +26,7 @@ impl Grant {
         clock: Clock,
         label: Label,
         belief: Belief,
-        ttl: Ttl,
+        ttl: Duration,
         waited: Duration,
     ) -> Self {
         Self { clock, label, belief, ttl, waited }
@@ -44,10 +44,10 @@ impl Grant {
         self.belief.tenure().fence()
     }
 
-    /// The ttl that was granted.
+    /// The ttl that was granted, or how long the lease is durable; [`Duration::MAX`] for ever.
     #[must_use]
     pub const fn ttl(&self) -> Duration {
-        self.ttl.as_duration()
+        self.ttl
     }
 
     /// How long the request was queued, as the node says.
@@ -62,9 +62,16 @@ impl Grant {
         self.belief.is_held(self.clock.now())
     }
 
-    /// How long the lease lasts unless it is renewed or released; zero once it is over.
+    /// How long the lease lasts unless it is renewed or released; zero once it is over, and
+    /// [`Duration::MAX`] for ever.
     #[must_use]
     pub fn remaining(&self) -> Duration {
-        self.belief.remaining(self.clock.now())
+        remaining(&self.belief, self.clock.now())
     }
+}
+
+/// The time left; [`Duration::MAX`] for ever.
+pub(crate) fn remaining(belief: &Belief, now: Instant) -> Duration {
+    let is_endless = belief.is_held(now) && belief.ends_at() == Instant::MAX;
+    if is_endless { Duration::MAX } else { belief.remaining(now) }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use paxoslease_core::Label;
 
 use crate::block_on;
+use crate::grant::remaining;
 use crate::error::{AskError, LeaseLost, ReleaseError};
 use crate::transport::{Caller, ReleaseOutcome, Request, Stage, Ticket, Transport};
 
@@ -85,7 +86,8 @@ impl LeaseGuard {
         self.fence
     }
 
-    /// The ttl that the lease is renewed with.
+    /// The ttl that the lease is renewed with, or how long it was to be durable when it was acquired;
+    /// [`Duration::MAX`] for ever.
     #[must_use]
     pub const fn ttl(&self) -> Duration {
         self.ttl
@@ -97,7 +99,8 @@ impl LeaseGuard {
         self.view.is_held()
     }
 
-    /// How long the lease is held if no renewal succeeds; zero once it is over.
+    /// How long the lease is held if no renewal succeeds; zero once it is over, and
+    /// [`Duration::MAX`] for ever.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.view.remaining()
@@ -266,7 +269,8 @@ impl LeaseView {
         !self.remaining().is_zero()
     }
 
-    /// How long the lease is held if no renewal succeeds; zero once it is over.
+    /// How long the lease is held if no renewal succeeds; zero once it is over, and
+    /// [`Duration::MAX`] for ever.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.look().0
@@ -294,7 +298,7 @@ impl LeaseView {
         if !belief.is_held(now) {
             state.drop_belief();
         }
-        (belief.remaining(now), late)
+        (remaining(&belief, now), late)
     }
 
     /// How often the lease was renewed.

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use paxoslease_core::{Instant, Label, Permits, Ttl};
-use paxoslease_holder::transport::{AcquireRequest, Caller, Ticket};
+use paxoslease_core::{Instant, Label, Permits};
+use paxoslease_holder::transport::{AcquireRequest, Caller, Span, Ticket};
 use paxoslease_holder::{AcquireError, AskError, LeaseInfo};
 
 use super::Engine;
@@ -97,7 +97,7 @@ pub(crate) struct PendingAcquire {
     /// Unique in this client.
     pub(super) id: u64,
     pub(super) label: Label,
-    pub(super) ttl: Ttl,
+    pub(super) span: Span,
     pub(super) permits: Option<Permits>,
     /// Whether the lease gets a guard.
     pub(super) renewed: bool,
@@ -209,7 +209,7 @@ impl Acquires {
 
     /// Adds an unsent acquire and returns the request to send.
     pub(super) fn add(&mut self, now: Instant, request: AcquireRequest) -> PendingRequest {
-        let AcquireRequest { caller, label, ttl, wait, permits, renewed } = request;
+        let AcquireRequest { caller, label, span, wait, permits, renewed } = request;
         self.last_id += 1;
         let id = self.last_id;
         caller.ticket().lock().slot = id;
@@ -223,7 +223,7 @@ impl Acquires {
         let acquire = PendingAcquire {
             id,
             label,
-            ttl,
+            span,
             permits,
             renewed,
             caller: Some(caller),

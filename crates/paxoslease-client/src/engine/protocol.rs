@@ -7,6 +7,7 @@ use std::num::NonZeroU8;
 use std::time::Duration;
 
 use paxoslease_core::{Drift, Label, MEMBERS_MAX, Name, Permits, Tenure, Ttl};
+use paxoslease_holder::transport::Span;
 use paxoslease_holder::{AskError, Change, LeaseInfo, Limit, Quarantine};
 use paxoslease_wire::resp::{self, Value, put_array, put_bulk, put_bulk_integer};
 
@@ -40,14 +41,15 @@ pub(crate) fn put(out: &mut Vec<u8>, words: &[Word<'_>]) {
 pub(crate) fn put_acquire(
     out: &mut Vec<u8>,
     label: &Label,
-    ttl: Ttl,
+    span: Span,
     permits: Option<Permits>,
     options: Option<QueueOptions>,
 ) {
     use Word::{Number, Text};
     let (name, holder) = (label.name().as_str(), label.holder().to_text());
-    let ttl = Number(u64::from(ttl.as_millis()));
-    let mut words = vec![Text("LEASE.ACQUIRE"), Text(name), ttl, Text("HOLDER"), Text(&holder)];
+    let mut words = vec![Text("LEASE.ACQUIRE"), Text(name), millis(span)];
+    words.extend([Text("HOLDER"), Text(&holder)]);
+    words.extend(span.lasts.map(|_| DURABLE));
     if let Some(permits) = permits {
         words.extend([Text("PERMITS"), Number(permits.count().get().into())]);
     }
@@ -57,9 +59,27 @@ pub(crate) fn put_acquire(
     put(out, &words);
 }
 
-pub(crate) fn put_renew(out: &mut Vec<u8>, label: &Label, tenure: Tenure, ttl: Ttl) {
-    let (fence, ttl) = (Word::Number(tenure.fence()), Word::Number(ttl.as_millis().into()));
-    put(out, &[Word::Text("LEASE.RENEW"), Word::Text(label.name().as_str()), fence, ttl]);
+pub(crate) fn put_renew(out: &mut Vec<u8>, label: &Label, tenure: Tenure, span: Span) {
+    let (name, fence) = (Word::Text(label.name().as_str()), Word::Number(tenure.fence()));
+    let words = [Word::Text("LEASE.RENEW"), name, fence, millis(span), DURABLE];
+    put(out, &words[..if span.lasts.is_some() { 5 } else { 4 }]);
+}
+
+const DURABLE: Word<'_> = Word::Text("DURABLE");
+
+/// Zero for ever.
+fn millis(span: Span) -> Word<'static> {
+    Word::Number(match span.lasts {
+        Some(lasts) => lasts.as_millis().unwrap_or(0),
+        None => span.ttl.as_millis().into(),
+    })
+}
+
+/// The reply to a renewal of a durable lease: its fence, which may be higher than before.
+pub(crate) fn parse_kept(reply: Value<'_>) -> Option<Tenure> {
+    let mut items = reply.items()?;
+    let tenure = Tenure::from_fence(items.next()?.decimal()?)?;
+    items.next()?.decimal().map(|_millis| tenure)
 }
 
 pub(crate) fn put_get(out: &mut Vec<u8>, name: &str) {
@@ -91,6 +111,8 @@ pub(crate) fn put_hello(out: &mut Vec<u8>, token: Option<&str>, name: Option<&st
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     NotHeld,
+    /// The lease is over, and it is not known which of several releases ended it.
+    Unknown,
     /// The ttl is out of the cell's bounds.
     Ttl,
     /// The node is about to stop.
@@ -108,6 +130,7 @@ impl Refusal {
         let rest = rest.to_owned();
         match word {
             "NOTHELD" => Self::NotHeld,
+            "UNKNOWN" => Self::Unknown,
             "TTL" => Self::Ttl,
             "NOQUORUM" => Self::Elsewhere(AskError::NoQuorum(rest.into())),
             "QUARANTINE" => Self::Elsewhere(match Quarantine::parse(&rest) {
@@ -116,6 +139,7 @@ impl Refusal {
             }),
             "STOPPING" => Self::Stopping,
             "BUSY" => Self::Final(busy(rest)),
+            "NOTDURABLE" => Self::Final(AskError::NotDurable(rest)),
             "NOAUTH" | "WRONGPASS" => {
                 // What follows the problem is advice for clients that speak RESP by hand.
                 let problem = rest.split("; ").next().unwrap_or_default();
@@ -131,6 +155,7 @@ impl Refusal {
         match self {
             Self::Elsewhere(error) | Self::Final(error) => error,
             Self::NotHeld => AskError::Protocol("NOTHELD for a request without a tenure".into()),
+            Self::Unknown => AskError::Protocol("UNKNOWN for a request that ends no lease".into()),
             Self::Ttl => AskError::Protocol("TTL for a request without a ttl".into()),
             Self::Stopping => busy("it is stopping".into()),
         }

@@ -3,8 +3,8 @@
 
 use std::task::Waker;
 
-use paxoslease_core::{Belief, Drift, Instant, Permits, Ttl, TtlError};
-use paxoslease_holder::transport::{GuardId, ReleaseOutcome, is_worthwhile};
+use paxoslease_core::{Belief, Drift, Instant, Permits, Tenure, Ttl, TtlError};
+use paxoslease_holder::transport::{GuardId, ReleaseOutcome, Span, is_worthwhile};
 use paxoslease_holder::{AcquireError, AskError, RenewError};
 use paxoslease_wire::resp::Value;
 
@@ -12,7 +12,7 @@ use super::acquires::PendingAcquire;
 use super::protocol::{self, Granted, Greeting, Push, Refusal, unexpected};
 use super::request::{NodeRequest, PendingRequest};
 use super::{Engine, Sent};
-use crate::command::{Query, Release, Renew, Reply};
+use crate::command::{Keep, Query, Release, Renew, Reply};
 use crate::status::NodeStatus;
 
 impl Engine {
@@ -74,6 +74,7 @@ impl Engine {
             }
             NodeRequest::RenewGuard(id) => self.guard_renewed(now, id, sent_at, value),
             NodeRequest::Renew(renew) => self.renewed(now, renew, sent_at, value),
+            NodeRequest::Keep(keep) => self.kept(now, keep, sent_at, value),
             NodeRequest::Release(release) => self.released(now, release, pending.was_sent, value),
             NodeRequest::Query(query) => self.query_answered(now, query, value),
             NodeRequest::Cancel(number) if value.integer().is_some() => self.cancelled(number),
@@ -99,13 +100,6 @@ impl Engine {
             Query::List { reply, .. } => {
                 let page = protocol::parse_list(session.number, value);
                 self.answer_query(reply, page);
-            }
-            Query::Keep { reply, .. } => {
-                let kept = value.integer().map(drop).ok_or_else(|| unexpected("LEASE.RENEW"));
-                if let Err(error) = &kept {
-                    self.distrust(error.clone());
-                }
-                let _left = reply.send(kept.map_err(RenewError::Ask));
             }
             Query::Status { reply } => {
                 let fields = value.items().map(|_| protocol::owned_value(value));
@@ -150,7 +144,7 @@ impl Engine {
                 self.is_worse_than_others(sent_at)
                     && pending.refused_by.len() + 1 < self.endpoints.len()
             }
-            Refusal::NotHeld | Refusal::Ttl | Refusal::Final(_) => false,
+            Refusal::NotHeld | Refusal::Unknown | Refusal::Ttl | Refusal::Final(_) => false,
         };
         may && now < pending.give_up_at
     }
@@ -171,11 +165,12 @@ impl Engine {
                     refusal => RenewError::Ask(refusal.into_ask_error()),
                 }));
             }
-            (NodeRequest::Query(Query::Keep { name, fence, reply, .. }), Refusal::NotHeld) => {
-                let _left = reply.send(Err(RenewError::NotHeld { name: name.into(), fence }));
-            }
+            (NodeRequest::Keep(keep), Refusal::NotHeld) => self.not_kept(keep),
             (NodeRequest::Release(release), Refusal::NotHeld) => {
                 release.over(ReleaseOutcome::NotHeld);
+            }
+            (NodeRequest::Release(release), Refusal::Unknown) => {
+                release.over(ReleaseOutcome::Confirmed);
             }
             (NodeRequest::Acquire(id), Refusal::Elsewhere(error)) => {
                 self.no_majority(now, id, error);
@@ -183,7 +178,7 @@ impl Engine {
             (NodeRequest::Acquire(id), refusal) => {
                 let Some(acquire) = self.acquires.remove(id) else { return };
                 let error = match refusal {
-                    Refusal::Ttl => AcquireError::Ttl(self.too_long(acquire.ttl)),
+                    Refusal::Ttl => AcquireError::Ttl(self.too_long(acquire.span.ttl)),
                     refusal => AcquireError::Ask(refusal.into_ask_error()),
                 };
                 acquire.fail(error);
@@ -264,13 +259,16 @@ impl Engine {
         if let Some(label) = permit.and_then(|number| asked.permit(number).ok()) {
             acquire.label = label;
         }
-        let ttl = granted.ttl.min(acquire.ttl);
+        let (span, is_durable) = (acquire.span, acquire.span.lasts.is_some());
         // The node cannot have queued the acquire for longer than time has passed.
         let waited = granted.waited.min(now.since(acquire.sent_at));
-        let ends_at = drift.remote_belief_ends_at(acquire.sent_at, waited, ttl);
-        if !is_worthwhile(now, acquire.ttl, ends_at) {
+        let began_at = drift.remote_began_at(acquire.sent_at, waited);
+        // Zero for ever: a node grants a durable lease for as long as it was asked for.
+        let ttl = if is_durable { span.ttl } else { granted.ttl.min(span.ttl) };
+        let ends_at = Span { ttl, ..span }.belief_ends_at(drift, began_at);
+        if !is_worthwhile(now, span.ttl, ends_at) {
             // The lease was over, or nearly over, when its grant arrived.
-            self.release_in_background(now, acquire.label.clone(), tenure);
+            self.release_in_background(now, acquire.label.clone(), tenure, is_durable);
             if acquire.has_time(now) {
                 acquire.label = asked;
                 return self.retry_acquire(acquire);
@@ -285,19 +283,15 @@ impl Engine {
         caller.iter().for_each(|caller| caller.ticket().lock().permit = permit);
         let Some((ticket, waker)) = caller.and_then(|caller| caller.grant(belief, slot, waited))
         else {
-            return self.release_in_background(now, acquire.label, tenure);
+            return self.release_in_background(now, acquire.label, tenure, is_durable);
         };
         if acquire.renewed {
-            // The latest possible begin of the round that granted the lease.
-            let span = drift.belief_span(ttl).as_nanos() as u64;
-            let began_at = Instant::from_nanos(ends_at.as_nanos().saturating_sub(span));
-            let asked = acquire.ttl;
-            self.guards.add(ticket, acquire.label, (tenure, asked), began_at, ends_at);
+            self.guards.add(ticket, acquire.label, (tenure, span), began_at, ends_at);
         }
         waker.into_iter().for_each(Waker::wake);
     }
 
-    fn drift(&self) -> Option<Drift> {
+    pub(super) fn drift(&self) -> Option<Drift> {
         self.session.as_ref().map(|session| session.greeting.drift)
     }
 
@@ -309,6 +303,9 @@ impl Engine {
     }
 
     fn guard_renewed(&mut self, now: Instant, id: GuardId, sent_at: Instant, value: Value<'_>) {
+        if let Some(fence) = protocol::parse_kept(value) {
+            return self.guard_kept(now, id, fence, sent_at);
+        }
         let Some(ttl) = value.decimal().and_then(protocol::parse_ttl) else {
             self.guards.renewal_failed(id, now);
             return self.unexpected_reply(
@@ -319,16 +316,57 @@ impl Engine {
         };
         self.served(now);
         let Some(drift) = self.drift() else { return };
-        let Some(guard) = self.guards.get(id) else { return };
-        let ttl = ttl.min(guard.ttl);
+        // K10: a renewal from before the holder asked for a durable lease proves nothing any more.
+        let Some(guard) = self.guards.get(id).filter(|guard| !guard.is_durable()) else { return };
+        let ttl = ttl.min(guard.ttl());
         let ends_at = drift.belief_ends_at(sent_at, ttl);
         if !self.guards.renewed(id, ttl, sent_at, ends_at) {
             self.lose(now, id);
         }
     }
 
+    /// The lease of a guard is durable. Another client may have made it so, by its fence. If its
+    /// fence has risen, the guard's is too low for stores.
+    fn guard_kept(&mut self, now: Instant, id: GuardId, fence: Tenure, sent_at: Instant) {
+        self.served(now);
+        let Some(drift) = self.drift() else { return };
+        if fence != id.tenure || !self.guards.kept(id, drift, sent_at) {
+            self.lose(now, id);
+        }
+    }
+
+    fn kept(&mut self, now: Instant, keep: Keep, sent_at: Instant, value: Value<'_>) {
+        let Some(fence) = protocol::parse_kept(value) else {
+            return self.unexpected_reply(now, NodeRequest::Keep(keep), unexpected("LEASE.RENEW"));
+        };
+        let Some(drift) = self.drift() else { return };
+        if let Some(id) = keep.guard {
+            self.guard_kept(now, id, fence, sent_at);
+            if self.guards.get(id).is_none() {
+                return self.not_kept(keep);
+            }
+        }
+        self.served(now);
+        let ends_at = Span::durable(keep.lasts).belief_ends_at(drift, sent_at);
+        let _left = keep.reply.send(Ok(Belief::granted(fence, ends_at)));
+    }
+
+    /// The tenure is over, or its guard is.
+    fn not_kept(&mut self, keep: Keep) {
+        let Keep { label, tenure, guard, reply, .. } = keep;
+        if let Some(guard) = guard.and_then(|id| self.guards.remove(id)) {
+            guard.ticket.lose();
+        }
+        let (name, fence) = (label.name().to_string(), tenure.fence());
+        let _left = reply.send(Err(RenewError::NotHeld { name, fence }));
+    }
+
     fn renewed(&mut self, now: Instant, renew: Renew, sent_at: Instant, value: Value<'_>) {
-        let Some(ttl) = value.decimal().and_then(protocol::parse_ttl) else {
+        let kept = protocol::parse_kept(value);
+        let fence = kept.unwrap_or(renew.tenure);
+        // A durable lease lasts for the ttl at least.
+        let ttl = value.decimal().and_then(protocol::parse_ttl).or(kept.map(|_| renew.ttl));
+        let Some(ttl) = ttl else {
             return self.unexpected_reply(
                 now,
                 NodeRequest::Renew(renew),
@@ -339,7 +377,7 @@ impl Engine {
         let Some(drift) = self.drift() else { return };
         let ttl = ttl.min(renew.ttl);
         let ends_at = drift.belief_ends_at(sent_at, ttl);
-        let _left = renew.reply.send(Ok((Belief::granted(renew.tenure, ends_at), ttl)));
+        let _left = renew.reply.send(Ok((Belief::granted(fence, ends_at), ttl)));
     }
 
     fn released(&mut self, now: Instant, release: Release, was_sent: bool, value: Value<'_>) {

@@ -3,13 +3,13 @@
 use std::task::Waker;
 
 use paxoslease_core::Instant;
-use paxoslease_holder::transport::{GuardId, ReleaseOutcome};
+use paxoslease_holder::transport::{GuardId, ReleaseOutcome, Span};
 use paxoslease_holder::{AskError, RenewError};
 
 use super::Engine;
 use super::protocol::Word::{Number, Text};
 use super::protocol::{put, put_acquire, put_get, put_hello_again, put_renew, put_status};
-use crate::command::{Query, Release, ReleaseReply, Renew};
+use crate::command::{Keep, Query, Release, ReleaseReply, Renew};
 
 #[derive(Debug)]
 pub(super) struct PendingRequest {
@@ -36,6 +36,7 @@ pub(super) enum NodeRequest {
     Cancel(u64),
     RenewGuard(GuardId),
     Renew(Renew),
+    Keep(Keep),
     Release(Release),
     Query(Query),
     /// Asks who the members are now.
@@ -60,7 +61,7 @@ impl NodeRequest {
     /// Whether a node needs other nodes to answer.
     pub(super) const fn needs_majority(&self) -> bool {
         match self {
-            Self::Query(query) => matches!(query, Query::Get { .. } | Query::Keep { .. }),
+            Self::Query(query) => matches!(query, Query::Get { .. }),
             Self::Cancel(_) | Self::Hello | Self::Ping => false,
             _ => true,
         }
@@ -70,6 +71,7 @@ impl NodeRequest {
     pub(super) fn fail(self, error: AskError) {
         match self {
             Self::Renew(renew) => drop(renew.reply.send(Err(RenewError::Ask(error)))),
+            Self::Keep(keep) => drop(keep.reply.send(Err(RenewError::Ask(error)))),
             Self::Release(release) => release.over(ReleaseOutcome::Unconfirmed(error)),
             Self::Query(query) => query.fail(error),
             Self::Acquire(_)
@@ -121,7 +123,12 @@ impl Engine {
                     acquire.fail(error.into());
                 }
             }
-            request => request.fail(error),
+            request => {
+                if let NodeRequest::Keep(Keep { guard: Some(id), .. }) = &request {
+                    self.guards.renewal_failed(*id, now);
+                }
+                request.fail(error);
+            }
         }
     }
 
@@ -132,7 +139,7 @@ impl Engine {
             NodeRequest::Acquire(id) => {
                 let Some(acquire) = self.acquires.send(*id, now) else { return false };
                 let options = acquire.queue_options(now);
-                put_acquire(out, &acquire.label, acquire.ttl, acquire.permits, options);
+                put_acquire(out, &acquire.label, acquire.span, acquire.permits, options);
             }
             NodeRequest::Holder(id) => {
                 let Some(label) = self.acquires.held_label(*id) else { return false };
@@ -144,19 +151,21 @@ impl Engine {
             NodeRequest::RenewGuard(id) => {
                 let timeouts = self.renewal_timeout.for_endpoints(self.endpoints.len());
                 let Some(guard) = self.guards.renewing(*id, now, timeouts) else { return false };
-                put_renew(out, &guard.label, id.tenure, guard.ttl);
+                put_renew(out, &guard.label, id.tenure, guard.span);
             }
             NodeRequest::Renew(Renew { label, tenure, ttl, .. }) => {
-                put_renew(out, label, *tenure, *ttl);
+                put_renew(out, label, *tenure, Span { ttl: *ttl, lasts: None });
             }
-            NodeRequest::Release(Release { label, tenure, forced, .. }) => {
-                let words = [
-                    Text("LEASE.RELEASE"),
-                    Text(label.name().as_str()),
-                    Number(tenure.fence()),
-                    Text("FORCE"),
-                ];
-                put(out, &words[..if *forced { 4 } else { 3 }]);
+            NodeRequest::Keep(Keep { label, tenure, lasts, .. }) => {
+                put_renew(out, label, *tenure, Span::durable(*lasts));
+            }
+            NodeRequest::Release(Release { label, tenure, forced, is_durable, .. }) => {
+                let (name, fence) = (Text(label.name().as_str()), Number(tenure.fence()));
+                let options = [(*forced, "FORCE"), (*is_durable, "DURABLE")];
+                let options = options.into_iter().filter(|(is_set, _)| *is_set);
+                let words = [Text("LEASE.RELEASE"), name, fence].into_iter();
+                let words: Vec<_> = words.chain(options.map(|(_, word)| Text(word))).collect();
+                put(out, &words);
             }
             NodeRequest::Query(Query::Get { name, .. }) => put_get(out, name),
             NodeRequest::Query(Query::List { from, prefix, count, .. }) => {
@@ -167,10 +176,6 @@ impl Engine {
                 put(out, &[&[Text("LEASE.LIST"), Text(cursor)], &words[..]].concat());
             }
             NodeRequest::Query(Query::Status { .. }) => put_status(out),
-            NodeRequest::Query(Query::Keep { name, fence, millis, .. }) => {
-                let words = [Text(name), Number(*fence), Number(*millis), Text("STANDING")];
-                put(out, &[&[Text("LEASE.RENEW")], &words[..]].concat());
-            }
             NodeRequest::Hello => put_hello_again(out),
             NodeRequest::Ping => put(out, &[Text("PING")]),
         }

@@ -46,6 +46,11 @@ impl Belief {
         self.ends_at = self.ends_at.max(ends_at);
     }
 
+    /// K10: the holder is about to set another end. Call this *before* that request is sent.
+    pub fn limit(&mut self, ends_at: Instant) {
+        self.ends_at = self.ends_at.min(ends_at);
+    }
+
     /// P6: drops the belief for good. Call this *before* the release is sent.
     pub fn release(&mut self) {
         if self.rules.on(Rule::ReleaseDropsBeliefFirst) {

@@ -190,12 +190,18 @@ impl Drift {
     /// the division, and the first of its two readings may have been old, hence the granularity.
     #[must_use]
     pub fn remote_belief_ends_at(self, sent_at: Instant, waited: Duration, ttl: Ttl) -> Instant {
+        self.belief_ends_at(self.remote_began_at(sent_at, waited), ttl)
+    }
+
+    /// The instant from which the belief of a holder on another clock counts.
+    #[must_use]
+    pub fn remote_began_at(self, sent_at: Instant, waited: Duration) -> Instant {
         let credit = if self.rules.on(Rule::WaitedIsShrunkByDrift) {
             self.shrink(waited).saturating_sub(self.granularity)
         } else {
             waited
         };
-        sent_at.after(credit).after(self.belief_span(ttl))
+        sent_at.after(credit)
     }
 
     /// T3: how long an acceptor that lost its leases answers nothing.

@@ -7,9 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease_core::{Instant, Label, Rng, Tenure, Ttl};
+use paxoslease_core::{Drift, Instant, Label, Lasts, Name, Rng, Tenure, Ttl};
 use slab::Slab;
 
+use super::Span;
 use super::ticket::{Stage, Ticket};
 use super::wheel::Wheel;
 
@@ -27,8 +28,10 @@ pub struct Guard {
     pub label: Label,
     /// The tenure.
     pub tenure: Tenure,
-    /// The ttl that it is renewed with.
-    pub ttl: Ttl,
+    /// What it is renewed with. K10: once durable, it is only prolonged as a durable lease.
+    pub span: Span,
+    /// K10: the shortest time that was asked for without an answer. It may still take effect.
+    unanswered: Option<Lasts>,
     times: Times,
     /// When the renewal under way was sent.
     sent_at: Instant,
@@ -38,6 +41,25 @@ pub struct Guard {
 }
 
 impl Guard {
+    /// The ttl that it is renewed with.
+    #[must_use]
+    pub const fn ttl(&self) -> Ttl {
+        self.span.ttl
+    }
+
+    /// K10: whether its holder ever asked for a durable lease.
+    #[must_use]
+    pub const fn is_durable(&self) -> bool {
+        self.span.lasts.is_some()
+    }
+
+    /// K10: a request to keep the lease may take effect although it was not answered.
+    fn unanswered(&mut self) {
+        if let Some(lasts) = self.span.lasts {
+            self.unanswered = Some(self.unanswered.map_or(lasts, |least| least.min(lasts)));
+        }
+    }
+
     const fn id(&self, slot: u32) -> GuardId {
         GuardId { slot, tenure: self.tenure, serial: self.serial }
     }
@@ -150,15 +172,17 @@ impl Guards {
         &mut self,
         ticket: Arc<Ticket>,
         label: Label,
-        granted: (Tenure, Ttl),
+        granted: (Tenure, Span),
         started_at: Instant,
         ends_at: Instant,
     ) {
-        let (tenure, ttl) = granted;
-        let times = Times::new(&mut self.rng, ttl, started_at, ends_at);
+        let (tenure, span) = granted;
+        let times = Times::new(&mut self.rng, span.ttl, started_at, ends_at);
         let (sent_at, tries, serial) = (started_at, 0, self.serials);
         self.serials = serial.wrapping_add(1);
-        let guard = Guard { ticket, label, tenure, ttl, times, sent_at, tries, serial };
+        let unanswered = None;
+        let guard =
+            Guard { ticket, label, tenure, span, unanswered, times, sent_at, tries, serial };
         let slot = self.slab.insert(guard) as u32;
         self.wheel.set(slot, times.next_at());
     }
@@ -175,6 +199,44 @@ impl Guards {
         let slot = u32::try_from(ticket.lock().slot).ok()?;
         let guard = self.slab.get(slot as usize)?;
         Arc::ptr_eq(&guard.ticket, ticket).then(|| guard.id(slot))
+    }
+
+    /// The guard of a tenure, which is about to be kept for so long: `ends_at` is the end of a
+    /// belief in that. K10: the belief beyond it ends now, and the guard prolongs the lease only as
+    /// a durable one from now on. It sends no renewal until [`Self::kept`] or
+    /// [`Self::renewal_failed`].
+    pub fn keep(
+        &mut self,
+        name: Name<'_>,
+        tenure: Tenure,
+        lasts: Lasts,
+        ends_at: Instant,
+    ) -> Option<GuardId> {
+        let is_its = |guard: &Guard| guard.tenure == tenure && guard.label.name() == name;
+        let (slot, guard) = self.slab.iter_mut().find(|(_, guard)| is_its(guard))?;
+        if guard.tries > 0 {
+            guard.unanswered();
+        }
+        guard.span = Span::durable(lasts);
+        guard.tries += 1;
+        if let Some(belief) = &mut guard.ticket.lock().belief {
+            belief.limit(ends_at);
+        }
+        let early = give_up_at(guard.span.ttl, ends_at);
+        guard.times.give_up_at = guard.times.give_up_at.min(early);
+        (guard.times.renew_at, guard.times.late_at) = (Instant::MAX, Instant::MAX);
+        self.wheel.set(slot as u32, guard.times.next_at());
+        Some(guard.id(slot as u32))
+    }
+
+    /// A request to keep the lease, sent at `started_at`, succeeded. As [`Self::renewed`].
+    #[must_use]
+    pub fn kept(&mut self, id: GuardId, drift: Drift, started_at: Instant) -> bool {
+        let Some(guard) = self.get(id) else { return true };
+        let lasts = guard.span.lasts.into_iter().chain(guard.unanswered).min();
+        let span = lasts.map_or(guard.span, Span::durable);
+        let ends_at = span.belief_ends_at(drift, started_at);
+        self.renewed(id, span.ttl, started_at, ends_at)
     }
 
     /// The next guard that needs something.
@@ -199,9 +261,12 @@ impl Guards {
         patience: impl FnOnce(Ttl, u32) -> Duration,
     ) -> Option<&Guard> {
         let guard = find(&mut self.slab, id)?;
+        if guard.tries > 0 {
+            guard.unanswered();
+        }
         guard.tries += 1;
         guard.sent_at = now;
-        guard.times.late_at = now.after(patience(guard.ttl, guard.tries));
+        guard.times.late_at = now.after(patience(guard.span.ttl, guard.tries));
         self.wheel.set(id.slot, guard.times.next_at());
         Some(guard)
     }
@@ -241,7 +306,7 @@ impl Guards {
     /// A renewal failed. The next one follows soon, as long as there is time.
     pub fn renewal_failed(&mut self, id: GuardId, now: Instant) {
         let Some(guard) = find(&mut self.slab, id) else { return };
-        let pause = (guard.ttl.as_duration() / 20).min(RETRY_MAX);
+        let pause = (guard.span.ttl.as_duration() / 20).min(RETRY_MAX);
         // Not within this tick of the wheel. Without a majority a renewal fails at once, and the
         // thread would do nothing else.
         let pause = Wheel::tick() * 2 + pause / 2 + self.rng.below(pause);
@@ -274,7 +339,7 @@ impl Guards {
     /// The shortest ttl of all guards.
     #[must_use]
     pub fn ttl_min(&self) -> Option<Ttl> {
-        self.slab.iter().map(|(_, guard)| guard.ttl).min()
+        self.slab.iter().map(|(_, guard)| guard.span.ttl).min()
     }
 
     /// When [`Self::due`] has something to say, at the earliest.
@@ -341,7 +406,8 @@ mod tests {
         let belief = Belief::granted(tenure, ends_at);
         let granted = Caller::new(&ticket).grant(belief, 0, Duration::ZERO);
         assert!(granted.is_some());
-        guards.add(Arc::clone(&ticket), label, (tenure, Ttl::MIN), Instant::ZERO, ends_at);
+        let span = Span { ttl: Ttl::MIN, lasts: None };
+        guards.add(Arc::clone(&ticket), label, (tenure, span), Instant::ZERO, ends_at);
         ticket
     }
 
