@@ -44,8 +44,6 @@ pub struct Config {
 pub struct Redis {
     /// Whether clients may use leases as keys of Redis. On by default.
     pub enabled: bool,
-    /// Whether a key may last longer than the longest ttl, as a standing lease. On by default.
-    pub standing: bool,
     /// Whether commands for test suites are permitted, which can end the leases of others. Off by
     /// default.
     pub testing: bool,
@@ -53,7 +51,7 @@ pub struct Redis {
 
 impl Default for Redis {
     fn default() -> Self {
-        Self { enabled: true, standing: true, testing: false }
+        Self { enabled: true, testing: false }
     }
 }
 
@@ -275,7 +273,6 @@ impl Config {
         limits.read(&mut document)?;
         let mut redis = Redis::default();
         document.read("redis.enabled", &mut redis.enabled)?;
-        document.read("redis.standing", &mut redis.standing)?;
         document.read("redis.testing", &mut redis.testing)?;
         let access = document.tables("access")?.into_iter().map(Access::from_document);
         let access = access.collect::<Result<_, _>>()?;

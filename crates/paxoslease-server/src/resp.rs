@@ -518,18 +518,19 @@ impl FrontEnd for Sessions {
             && let (Answer::Granted { tenure, ttl, .. }, Some(label)) = (&answer, &request.label)
         {
             let now = shard.now();
-            let until = match request.lasts {
+            let until = match request.durable.and_then(DurableRequest::acquired) {
                 Some(lasts) => lasts.ends_at(now),
                 None => now.after(ttl.as_duration()),
             };
             claim.granted(label.name(), tenure.fence(), until);
         }
-        if let Some(renewal) = request.renewal.take()
-            && let Answer::Renewed { ttl, .. } = &answer
-        {
+        if let Some(renewal) = request.renewal.take() {
             let now = shard.now();
-            let until = request.lasts.map(|lasts| lasts.ends_at(now));
-            renewal.renewed(until.unwrap_or_else(|| now.after(ttl.as_duration())));
+            match answer {
+                Answer::Renewed { ttl, .. } => renewal.renewed(now.after(ttl.as_duration())),
+                Answer::Kept { lasts, .. } => renewal.renewed(lasts.ends_at(now)),
+                _ => {}
+            }
         }
         if let Some(entry) = request.entry.take() {
             request.entry = common.audit.answered(entry, &answer);

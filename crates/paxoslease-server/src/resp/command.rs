@@ -49,10 +49,9 @@ impl Command {
         )
     }
 
-    pub(super) const fn requires(self, args: &[&[u8]]) -> Requirement {
+    pub(super) fn requires(self, args: &[&[u8]]) -> Requirement {
         match self {
-            // The third argument is FORCE.
-            Self::Release if args.len() > 2 => Requirement::Name(Verb::Admin),
+            Self::Release if ends_others(args) => Requirement::Name(Verb::Admin),
             Self::Acquire | Self::Release | Self::Renew => Requirement::Name(Verb::Acquire),
             Self::Get | Self::Ttl => Requirement::Name(Verb::Read),
             Self::Cancel | Self::List | Self::Watch | Self::Unwatch => Requirement::Token,
@@ -67,6 +66,11 @@ impl Command {
             _ => Requirement::Token,
         }
     }
+}
+
+/// Whether a LEASE.RELEASE may end the tenure of another client: it has an option besides DURABLE.
+fn ends_others(args: &[&[u8]]) -> bool {
+    args.iter().skip(2).any(|option| !option.eq_ignore_ascii_case(b"DURABLE"))
 }
 
 /// One command. In its usage, words in capitals are literal and words in brackets are optional.
@@ -114,12 +118,12 @@ const ANY: usize = usize::MAX;
 // Those of the hot path come first, because the search begins at the front.
 commands! {
     Acquire 3..=12 =>
-        "LEASE.ACQUIRE name ttl_ms [HOLDER holder] [WAIT wait_ms] [PERMITS n] [NOTIFY id] [STANDING]"
+        "LEASE.ACQUIRE name ttl_ms [HOLDER holder] [WAIT wait_ms] [PERMITS n] [NOTIFY id] [DURABLE]"
         "Acquires a lease, or waits for it: fence, ttl_ms, waited_ms; nil if another holder has it",
-    Release 3..=4 => "LEASE.RELEASE name fence [FORCE]"
+    Release 3..=5 => "LEASE.RELEASE name fence [FORCE] [DURABLE]"
         "Ends your own tenure, or with FORCE that of another: 1, or 0 if it was over already",
-    Renew 4..=5 => "LEASE.RENEW name fence ttl_ms [STANDING]"
-        "Prolongs your own tenure: ttl_ms, counted from before it was sent",
+    Renew 4..=5 => "LEASE.RENEW name fence ttl_ms [DURABLE]"
+        "Prolongs your own tenure: ttl_ms, counted from before it was sent; fence, ttl_ms if durable",
     Get 2..=2 => "LEASE.GET name"
         "The holder of a name, as a majority reported a moment ago: a hint",
     Ttl 2..=2 => "LEASE.TTL name"
@@ -397,9 +401,9 @@ mod tests {
                 .collect()
         };
         let options = ["HOLDERholder?", "WAITwait_ms?", "PERMITSn?", "NOTIFYid?"];
-        let acquire = [&["name", "ttl_ms"], &options[..], &["STANDINGSTANDING?"]].concat();
+        let acquire = [&["name", "ttl_ms"], &options[..], &["DURABLEDURABLE?"]].concat();
         assert_eq!(shown(Command::Acquire), acquire);
-        assert_eq!(shown(Command::Release), ["name", "fence", "FORCEFORCE?"]);
+        assert_eq!(shown(Command::Release), ["name", "fence", "FORCEFORCE?", "DURABLEDURABLE?"]);
         let hello = ["protover?", "AUTHusername?", "token?", "SETNAMEclientname?", "FOLLOWFOLLOW?"];
         assert_eq!(shown(Command::Hello), hello);
         assert_eq!(shown(Command::Quit), [""; 0]);

@@ -10,7 +10,7 @@ use paxoslease_wire::resp::{
 };
 
 use super::command::{Command, Spec, put_commands};
-use super::pending::Notify;
+use super::pending::{DurableRequest, Notify};
 use super::redis;
 use super::reply::put_json;
 use super::reply_error::ReplyError;
@@ -220,7 +220,8 @@ impl Session {
             turn.common.pending.get(ask).entry = Some(Box::new(Entry { holder, ..entry }));
         }
         let asked = turn.common.pending.get(ask);
-        (asked.waits, asked.claim, asked.lasts) = (!wait.is_zero(), claim, lasts);
+        (asked.waits, asked.claim) = (!wait.is_zero(), claim);
+        asked.durable = lasts.map(DurableRequest::Acquire);
         let lease = (name, holder).into();
         let (permits, is_retried) = (acquire.permits, wait != acquire.wait);
         let request = LeaseRequest::Acquire { lease, ttl, wait, permits, is_retried, lasts };
@@ -291,24 +292,30 @@ impl Session {
 
     fn release<'a>(&mut self, turn: &mut Turn<'_, '_>, args: &[&'a [u8]]) -> Outcome<'a> {
         let (name, fence) = (name(args[0])?, fence(args[1])?);
-        let event = match args.get(2) {
-            None => Event::Released,
-            Some(option) if option.eq_ignore_ascii_case(b"FORCE") => {
-                if let Some(count) = turn.common.notices.again(turn.shard.now()) {
-                    let (client, name) = (&self.address, name.as_str());
-                    tracing::warn!(client, name, fence, count, "leases are released by force");
-                }
-                Event::ForceReleased
+        let (mut is_forced, mut is_durable) = (false, false);
+        for option in &args[2..] {
+            let flag = match option {
+                _ if option.eq_ignore_ascii_case(b"FORCE") => &mut is_forced,
+                _ if option.eq_ignore_ascii_case(b"DURABLE") => &mut is_durable,
+                _ => return Err(ReplyError::Unexpected(option, Command::Release.usage())),
+            };
+            if std::mem::replace(flag, true) {
+                return Err(ReplyError::Unexpected(option, Command::Release.usage()));
             }
-            Some(option) => return Err(ReplyError::Unexpected(option, Command::Release.usage())),
-        };
+        }
+        if is_forced && let Some(count) = turn.common.notices.again(turn.shard.now()) {
+            let (client, name) = (&self.address, name.as_str());
+            tracing::warn!(client, name, fence, count, "leases are released by force");
+        }
+        let event = if is_forced { Event::ForceReleased } else { Event::Released };
         let ask = self.ask(turn, None, None)?;
         turn.common.ended(name, fence);
         if turn.common.audit.is_on() {
             let entry = self.entry(turn.common, event, name, Some(fence));
             turn.common.pending.get(ask).entry = Some(Box::new(entry));
         }
-        turn.shard.ask(ask as u64, LeaseRequest::Release { lease: name.into(), fence });
+        let lease = name.into();
+        turn.shard.ask(ask as u64, LeaseRequest::Release { lease, fence, is_durable });
         Ok(())
     }
 
@@ -329,7 +336,7 @@ impl Session {
         let (name, fence, ttl) = (name(args[0])?, fence(args[1])?, ttl(args[2])?);
         let lasts = match args.get(3) {
             None => None,
-            Some(option) if option.eq_ignore_ascii_case(b"STANDING") => Some(lasts(args[2])?),
+            Some(option) if option.eq_ignore_ascii_case(b"DURABLE") => Some(lasts(args[2])?),
             Some(option) => return Err(ReplyError::Unexpected(option, Command::Renew.usage())),
         };
         let ask = self.ask(turn, None, None)?;
@@ -339,14 +346,14 @@ impl Session {
         }
         let renewal = self.renewal(turn.common, name, fence);
         let asked = turn.common.pending.get(ask);
-        asked.lasts = lasts;
+        asked.durable = lasts.map(|_| DurableRequest::Keep);
         asked.renewal = renewal;
         let lease = name.into();
         turn.shard.ask(
             ask as u64,
             match lasts {
                 None => LeaseRequest::Renew { lease, fence, ttl },
-                Some(lasts) => LeaseRequest::SetEnd { lease, fence, lasts },
+                Some(lasts) => LeaseRequest::Keep { lease, fence, lasts },
             },
         );
         Ok(())
@@ -510,17 +517,17 @@ struct AcquireRequest<'a> {
     wait: Duration,
     permits: Option<Permits>,
     notify: Option<&'a [u8]>,
-    /// Set for a standing lease.
+    /// Set for a durable lease.
     lasts: Option<Lasts>,
 }
 
 impl<'a> AcquireRequest<'a> {
     fn parse(args: &[&'a [u8]]) -> Result<Self, ReplyError<'a>> {
         let (mut holder, mut wait, mut permits, mut notify) = (None, None, None, None);
-        let (mut options, mut is_standing) = (&args[2..], false);
+        let (mut options, mut is_durable) = (&args[2..], false);
         while let [key, rest @ ..] = options {
-            if key.eq_ignore_ascii_case(b"STANDING") && !is_standing {
-                (is_standing, options) = (true, rest);
+            if key.eq_ignore_ascii_case(b"DURABLE") && !is_durable {
+                (is_durable, options) = (true, rest);
                 continue;
             }
             let [value, rest @ ..] = rest else {
@@ -549,13 +556,13 @@ impl<'a> AcquireRequest<'a> {
         if notify.is_some_and(|id: &[u8]| id.is_empty() || id.len() > NOTIFY_ID_LEN_MAX) {
             return Err(ReplyError::NotifyId(NOTIFY_ID_LEN_MAX));
         }
-        if is_standing && permits.is_some() {
-            return Err(ReplyError::StandingPermit);
+        if is_durable && permits.is_some() {
+            return Err(ReplyError::DurablePermit);
         }
         Ok(Self {
             name: name(args[0])?,
             ttl: ttl(args[1])?,
-            lasts: if is_standing { Some(lasts(args[1])?) } else { None },
+            lasts: if is_durable { Some(lasts(args[1])?) } else { None },
             holder: holder.map(Holder::from_utf8).transpose().map_err(ReplyError::Holder)?,
             wait: wait.map(patience).transpose()?.unwrap_or_default(),
             permits: permits.map(permits_of).transpose()?,

@@ -26,8 +26,8 @@ pub(super) struct PendingRequest {
     pub(super) notify: Option<Box<Notify>>,
     /// The list of keys that a page of leases belongs to.
     pub(super) keys: Option<Box<KeyList>>,
-    /// How long a standing lease lasts that is to be acquired, or whose end is to be set.
-    pub(super) lasts: Option<Lasts>,
+    /// Set if it asks for a durable lease, or sets its end.
+    pub(super) durable: Option<DurableRequest>,
     /// The claim of an acquire with a token that has a quota.
     pub(super) claim: Option<Claim>,
     /// A renewal with such a token.
@@ -68,6 +68,25 @@ impl PendingRequest {
 /// The bytes of both texts of a label.
 pub(super) fn text_len(label: &Label) -> usize {
     label.name().as_bytes().len() + label.holder().as_bytes().len()
+}
+
+/// What a request asks of a durable lease.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum DurableRequest {
+    /// A lease that lasts this long.
+    Acquire(Lasts),
+    /// Another end.
+    Keep,
+}
+
+impl DurableRequest {
+    /// How long the lease of an acquire lasts.
+    pub(super) const fn acquired(self) -> Option<Lasts> {
+        match self {
+            Self::Acquire(lasts) => Some(lasts),
+            Self::Keep => None,
+        }
+    }
 }
 
 /// Where the answer goes.
@@ -149,7 +168,8 @@ impl PendingRequests {
         ask.claim.take().into_iter().for_each(Claim::give_back);
         match &ask.label {
             Some(label) => {
-                shard.ask(id as u64, Request::Release { lease: label.name().into(), fence });
+                let (lease, is_durable) = (label.name().into(), ask.durable.is_some());
+                shard.ask(id as u64, Request::Release { lease, fence, is_durable });
             }
             None => self.remove(id),
         }

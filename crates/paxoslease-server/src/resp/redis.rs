@@ -1,7 +1,7 @@
 //! The Redis dialect: commands and scripts by which lock libraries for Redis use leases.
 //!
 //! A key is a name, its value is the holder of the lease, and its expiry is the ttl, or the end of
-//! a standing lease. This module turns commands into the requests that every client can make; no
+//! a durable lease. This module turns commands into the requests that every client can make; no
 //! other module knows of it except where sessions hand over commands, answers and hints. There are
 //! no other data types, no transactions, and no Lua beyond the scripts of locks.
 

@@ -10,10 +10,12 @@ use paxoslease_wire::resp::{
 };
 use serde_json::Value;
 
-/// The reply for an answer of the node. `lasts` is set for a standing lease.
+use super::pending::DurableRequest;
+
+/// The reply for an answer of the node. `durable` is what the request asked of a durable lease.
 pub(super) fn put_answer(
     answer: &Answer,
-    lasts: Option<Lasts>,
+    durable: Option<DurableRequest>,
     protocol: Protocol,
     no_majority: &AskError,
     out: &mut Vec<u8>,
@@ -23,11 +25,20 @@ pub(super) fn put_answer(
         Answer::Granted { tenure, ttl, waited, permit, .. } => {
             put_array(out, if permit.is_some() { 4 } else { 3 });
             put_fence(out, tenure.fence());
-            put_integer(out, ttl_shown(*ttl, lasts));
+            put_integer(out, ttl_shown(*ttl, durable.and_then(DurableRequest::acquired)));
             put_millis(out, *waited);
         }
         Answer::Held(_) | Answer::Inspected(None) => protocol.put_null_array(out),
-        Answer::Renewed { ttl, .. } => put_integer(out, ttl_shown(*ttl, lasts)),
+        Answer::Renewed { ttl, .. } => put_integer(out, ttl.as_millis().into()),
+        // The fence may have risen.
+        Answer::Kept { fence, lasts, .. } => {
+            put_array(out, 2);
+            put_fence(out, fence.fence());
+            put_integer(out, lasts_shown(*lasts));
+        }
+        Answer::NotKept(why) => {
+            put_error(out, &format_args!("NOTDURABLE {why}{}", left_behind(durable)));
+        }
         Answer::NotHeld => put_error(
             out,
             &"NOTHELD that tenure is over, or never existed; stop relying on it, and acquire again \
@@ -36,8 +47,13 @@ pub(super) fn put_answer(
         Answer::Released { held, confirmed: true } => put_integer(out, i64::from(*held)),
         Answer::Released { confirmed: false, .. } => put_error(
             out,
-            &"NOQUORUM no majority confirmed the release; the lease is over, but other clients may \
-              have to wait until its ttl ends",
+            &"NOQUORUM no majority confirmed the release; other clients may have to wait until the \
+              ttl of the lease ends; release a durable lease again",
+        ),
+        Answer::Doubtful => put_error(
+            out,
+            &"UNKNOWN that tenure is over, but it is not known whether this command ended it or \
+              another one did",
         ),
         Answer::Inspected(Some(seen)) => {
             protocol.put_map(out, 3);
@@ -53,15 +69,23 @@ pub(super) fn put_answer(
             }
         }
         Answer::NoQuorum => match no_majority {
-            AskError::Quarantine(why) => put_error(out, &format_args!("QUARANTINE {why}")),
-            AskError::NoQuorum(why) if *no_majority != AskError::NO_MAJORITY => {
-                put_error(out, &format_args!("NOQUORUM {why}"));
+            AskError::Quarantine(why) => {
+                put_error(out, &format_args!("QUARANTINE {why}{}", left_behind(durable)));
             }
-            _ => put_error(
-                out,
-                &"NOQUORUM no majority of the cell answered in time, and nothing was changed that \
-                  outlives the ttl; CELL.STATUS says which nodes are unreachable",
-            ),
+            AskError::NoQuorum(why) if *no_majority != AskError::NO_MAJORITY => {
+                put_error(out, &format_args!("NOQUORUM {why}{}", left_behind(durable)));
+            }
+            _ => {
+                let left = match durable {
+                    None => ", and nothing was changed that outlives the ttl",
+                    durable => left_behind(durable),
+                };
+                let text = format_args!(
+                    "NOQUORUM no majority of the cell answered in time{left}; CELL.STATUS says \
+                     which nodes are unreachable"
+                );
+                put_error(out, &text);
+            }
         },
         Answer::Members(outcome) => match &**outcome {
             Ok(plan) => put_json(&serde_json::json!(plan), protocol, out),
@@ -94,6 +118,21 @@ pub(super) fn put_answer(
         ),
         Answer::Abandoned | Answer::Stopping => put_stopping(out),
         other => put_error(out, &format_args!("ERR unexpected answer {other:?}")),
+    }
+}
+
+/// What a request about a durable lease may have changed although it failed.
+const fn left_behind(durable: Option<DurableRequest>) -> &'static str {
+    match durable {
+        None => "",
+        Some(DurableRequest::Acquire(_)) => {
+            "; nothing is held, and what members may have stored is released once a majority \
+             answers"
+        }
+        Some(DurableRequest::Keep) => {
+            "; the end before or the new one may be in force: rely on the earlier until it was set \
+             again"
+        }
     }
 }
 
@@ -240,13 +279,14 @@ fn left_ms(lasts: Lasts) -> i64 {
     lasts.as_millis().map_or(-1, |millis| i64::try_from(millis).unwrap_or(i64::MAX))
 }
 
-/// How long a lease lasts, in milliseconds. A standing lease that lasts for ever has 0, as in the
-/// command that asked for it.
+/// How long a lease lasts, in milliseconds.
 pub(super) fn ttl_shown(ttl: Ttl, lasts: Option<Lasts>) -> i64 {
-    match lasts {
-        None => i64::from(ttl.as_millis()),
-        Some(lasts) => i64::try_from(lasts.as_millis().unwrap_or(0)).unwrap_or(i64::MAX),
-    }
+    lasts.map_or(i64::from(ttl.as_millis()), lasts_shown)
+}
+
+/// How long a durable lease lasts, in milliseconds: 0 for ever, as in the command that asked.
+fn lasts_shown(lasts: Lasts) -> i64 {
+    i64::try_from(lasts.as_millis().unwrap_or(0)).unwrap_or(i64::MAX)
 }
 
 /// Rounded down, as T2 demands for the time that a request waited.

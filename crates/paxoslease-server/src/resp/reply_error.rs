@@ -55,11 +55,6 @@ pub(super) enum ReplyError<'a> {
     )]
     Script(std::sync::Arc<str>),
     #[error(
-        "ERR a key that lasts longer than max_lease ({0:?}), or for ever, is a standing lease, and \
-         redis.standing is off; give a shorter expiry (PX, EX), or raise max_lease"
-    )]
-    NoStanding(Duration),
-    #[error(
         "ERR there are no lists: BLPOP waits until a lock is free, and this list belongs to no \
          lock that this connection tried to acquire"
     )]
@@ -115,8 +110,8 @@ pub(super) enum ReplyError<'a> {
     NotifyNeedsResp3,
     #[error("ERR NOTIFY needs WAIT: it announces the end of an acquire that had to wait")]
     NotifyNeedsWait,
-    #[error("ERR a semaphore has no standing permits; leave out PERMITS or STANDING")]
-    StandingPermit,
+    #[error("ERR a semaphore has no durable permits; leave out PERMITS or DURABLE")]
+    DurablePermit,
     #[error("ERR an id for NOTIFY has 1 to {0} bytes")]
     NotifyId(usize),
     #[error("ERR an acquire with that id for NOTIFY is under way on this connection; give another")]

@@ -10,7 +10,7 @@ use paxoslease_wire::resp::{Protocol, put_bulk, put_error, put_integer, put_simp
 use super::auth_state::AuthState;
 use super::expected::{Expected, State};
 use super::output::Output;
-use super::pending::{Notify, Owner, PendingRequest, RequestId};
+use super::pending::{DurableRequest, Notify, Owner, PendingRequest, RequestId};
 use super::redis::{self, Channel, KeyPage, LeaseChannel, OperationId, Operations};
 use super::redis::{put_granted_message, put_timeout_message};
 use super::reply::{
@@ -258,8 +258,8 @@ impl Session {
             expected.state = State::Bytes((*b"+QUEUED\r\n").into());
             self.settled(turn, place);
         }
-        let PendingRequest { owner, label, notify, lasts, .. } = turn.common.pending.get(ask);
-        let lasts = *lasts;
+        let PendingRequest { owner, label, notify, durable, .. } = turn.common.pending.get(ask);
+        let lasts = durable.and_then(DurableRequest::acquired);
         *owner = Owner::Push { session: self.conn.index() };
         if let (Some(label), Some(notify)) = (label, notify) {
             let now = turn.shard.now();
@@ -306,8 +306,8 @@ impl Session {
                             put_ttl(seen.as_deref(), out);
                         }
                         answer => {
-                            let lasts = turn.common.pending.get(ask).lasts;
-                            put_answer(answer, lasts, protocol, &no_majority, out);
+                            let durable = turn.common.pending.get(ask).durable;
+                            put_answer(answer, durable, protocol, &no_majority, out);
                         }
                     }
                     if let Answer::Granted { permit: Some(_), .. } = answer
@@ -334,13 +334,13 @@ impl Session {
         self.inflight -= 1;
         let by_channel = self.is_notified_by_channel();
         let out = &mut self.output.bytes;
-        let PendingRequest { notify, label, lasts, .. } = common.pending.get(ask);
+        let PendingRequest { notify, label, durable, .. } = common.pending.get(ask);
         if let Some(notify) = notify {
             self.notifies.remove(&notify.id);
             match *answer {
                 Answer::Granted { tenure, ttl, waited, permit, .. } => {
                     let (fence, waited) = (tenure.fence(), waited + notify.waited);
-                    let ttl = ttl_shown(ttl, *lasts);
+                    let ttl = ttl_shown(ttl, durable.and_then(DurableRequest::acquired));
                     if by_channel {
                         put_granted_message(&notify.id, fence, label.as_ref(), ttl, waited, out);
                     } else {

@@ -39,9 +39,9 @@ pub(in super::super) fn put_info(common: &Common, info: &mut String) {
         info,
         "\r\n# Redis\r\nredis_version:{VERSION}\r\nredis_mode:standalone\r\narch_bits:64\r\n\
          cluster_enabled:0\r\nloading:0\r\nrole:master\r\nconnected_slaves:0\r\n\
-         redis_testing:{}\r\nredis_standing:{}\r\nturn_steps_max:{}\r\n",
+         redis_testing:{}\r\ndurable_leases:{}\r\nturn_steps_max:{}\r\n",
         u8::from(redis.testing),
-        u8::from(redis.standing),
+        common.server.config.node.durable_leases,
         common.server.turn_steps_max.load(Ordering::Relaxed),
     );
 }

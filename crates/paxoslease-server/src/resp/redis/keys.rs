@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use paxoslease_node::TextError;
-use paxoslease_node::front::{Holder, Instant, Name, Sighting, Standing};
+use paxoslease_node::front::{Holder, Instant, Lasts, Name, Sighting};
 
 use super::script::Fault;
 
@@ -29,18 +29,19 @@ pub(super) struct Stored {
     pub(super) value: Vec<u8>,
     /// [`Instant::MAX`] for never, as everywhere in the dialect.
     pub(super) ends_at: Instant,
-    /// Whether the members keep it, so that its end is more than that of its record.
-    pub(super) is_standing: bool,
+    /// Whether it is on disk, so that only the disk has its end.
+    pub(super) is_durable: bool,
 }
 
 impl Stored {
-    pub(super) fn of(seen: &Sighting, standing: Option<Standing>, now: Instant) -> Self {
-        let record_ends_at = now.after(seen.remaining.as_duration());
+    /// `durable` is how long a durable lease lasts.
+    pub(super) fn of(seen: &Sighting, durable: Option<Lasts>, now: Instant) -> Self {
+        let ends_at = || now.after(seen.remaining.as_duration());
         Self {
             fence: seen.tenure.fence(),
             value: seen.label.holder().as_bytes().to_vec(),
-            ends_at: standing.map_or(record_ends_at, |standing| standing.lasts.ends_at(now)),
-            is_standing: standing.is_some(),
+            ends_at: durable.map_or_else(ends_at, |lasts| lasts.ends_at(now)),
+            is_durable: durable.is_some(),
         }
     }
 }
@@ -96,9 +97,9 @@ pub(super) enum Effect {
     },
     Release {
         fence: u64,
+        is_durable: bool,
     },
-    /// The tenure goes on and ends then. `is_longer` if its record must be prolonged, and nothing
-    /// else.
+    /// The tenure goes on and ends then. `is_longer` if a plain renewal can do that.
     SetEnd {
         fence: u64,
         value: Vec<u8>,
@@ -108,6 +109,7 @@ pub(super) enum Effect {
     /// In test suites only: the tenure ends and another one with another value begins.
     Replace {
         fence: u64,
+        is_durable: bool,
         value: Vec<u8>,
         ends_at: Instant,
     },
@@ -298,7 +300,9 @@ impl Keys {
                 (None, State::Value { bytes, ends_at, .. }) => {
                     Effect::Acquire { value: bytes.clone(), ends_at: *ends_at }
                 }
-                (Some(stored), State::Absent) => Effect::Release { fence: stored.fence },
+                (Some(Stored { fence, is_durable, .. }), State::Absent) => {
+                    Effect::Release { fence: *fence, is_durable: *is_durable }
+                }
                 (Some(stored), State::Value { bytes, is_end_set: false, .. })
                     if *bytes == stored.value =>
                 {
@@ -306,12 +310,13 @@ impl Keys {
                 }
                 (Some(stored), State::Value { bytes, ends_at, .. }) if *bytes == stored.value => {
                     let (fence, value, ends_at) = (stored.fence, bytes.clone(), *ends_at);
-                    let is_longer = !stored.is_standing && ends_at >= stored.ends_at;
+                    let is_longer = !stored.is_durable && ends_at >= stored.ends_at;
                     Effect::SetEnd { fence, value, ends_at, is_longer }
                 }
                 (Some(stored), State::Value { bytes, ends_at, .. }) if self.is_testing => {
-                    let (fence, value, ends_at) = (stored.fence, bytes.clone(), *ends_at);
-                    Effect::Replace { fence, value, ends_at }
+                    let Stored { fence, is_durable, .. } = *stored;
+                    let (value, ends_at) = (bytes.clone(), *ends_at);
+                    Effect::Replace { fence, is_durable, value, ends_at }
                 }
                 (Some(_), State::Value { .. }) => {
                     return Err(format!(

@@ -15,7 +15,7 @@ use paxoslease_wire::resp::{Protocol, put_array, put_bulk, put_error, put_intege
 use slab::Slab;
 
 use super::super::expected::State as Reserved;
-use super::super::pending::{Owner, PendingRequest, RequestId};
+use super::super::pending::{DurableRequest, Owner, PendingRequest, RequestId};
 use super::super::reply::put_answer;
 use super::super::reply_error::ReplyError;
 use super::super::session::Session;
@@ -60,6 +60,8 @@ pub(in super::super) struct Operation {
     reply: Option<Reply>,
     /// The answer that ends the operation, once no request is left.
     failure: Option<Answer>,
+    /// What the last request asked of a durable lease.
+    durable: Option<DurableRequest>,
     /// The leases that it acquired: their requests, fences and keys.
     grants: Vec<(RequestId, u64, usize)>,
     tries: u32,
@@ -273,6 +275,7 @@ impl Session {
             effects: VecDeque::new(),
             reply: None,
             failure: None,
+            durable: None,
             grants: Vec::new(),
             tries: 0,
         };
@@ -388,24 +391,24 @@ impl Session {
         let entry;
         let request = match effect {
             Effect::Acquire { value, ends_at } => {
-                let (ttl, lasts) = span(turn.common, *ends_at, now)?;
+                let (ttl, lasts) = span(turn.common, *ends_at, now);
                 pending.claim = self.claim(turn)?;
-                pending.lasts = lasts;
+                pending.durable = lasts.map(DurableRequest::Acquire);
                 pending.label = Some(Label::new(name, holder(value)));
                 entry = (Event::Granted, None);
                 let (wait, permits, is_retried) = (Duration::ZERO, None, false);
                 let lease = (name, holder(value)).into();
                 LeaseRequest::Acquire { lease, ttl, wait, permits, is_retried, lasts }
             }
-            Effect::Release { fence } | Effect::Replace { fence, .. } => {
+            Effect::Release { fence, is_durable } | Effect::Replace { fence, is_durable, .. } => {
                 turn.common.ended(name, *fence);
                 entry = (Event::Released, Some(*fence));
-                LeaseRequest::Release { lease: name.into(), fence: *fence }
+                let (lease, fence, is_durable) = (name.into(), *fence, *is_durable);
+                LeaseRequest::Release { lease, fence, is_durable }
             }
             Effect::SetEnd { fence, value, ends_at, is_longer } => {
-                let (ttl, lasts) = span(turn.common, *ends_at, now)?;
+                let (ttl, lasts) = span(turn.common, *ends_at, now);
                 pending.renewal = self.renewal(turn.common, name, *fence);
-                pending.lasts = lasts;
                 entry = (Event::Lost, Some(*fence));
                 let lease = (name, holder(value)).into();
                 match lasts {
@@ -413,7 +416,8 @@ impl Session {
                     lasts => {
                         let lasts = lasts.or(Lasts::from_millis(ttl.as_millis() as u64));
                         let lasts = lasts.unwrap_or(Lasts::FOREVER);
-                        LeaseRequest::SetEnd { lease, fence: *fence, lasts }
+                        pending.durable = Some(DurableRequest::Keep);
+                        LeaseRequest::Keep { lease, fence: *fence, lasts }
                     }
                 }
             }
@@ -440,6 +444,7 @@ impl Session {
     ) {
         let Some(mut operation) = turn.common.operations.take(id) else { return };
         operation.asked.retain(|asked| *asked != ask);
+        operation.durable = turn.common.pending.get(ask).durable;
         let is_grant = matches!(answer, Answer::Granted { .. });
         if !is_grant {
             turn.common.pending.remove(ask);
@@ -448,7 +453,7 @@ impl Session {
         match (phase, answer) {
             (Phase::Learning(trust), Answer::Inspected(seen)) => {
                 let stored =
-                    seen.map(|lease| Stored::of(&lease.seen, lease.standing, turn.shard.now()));
+                    seen.map(|lease| Stored::of(&lease.seen, lease.durable, turn.shard.now()));
                 operation.keys.learn(place, stored, trust);
                 operation.phase = Phase::Learning(trust);
                 self.learnt(turn, id, operation);
@@ -506,7 +511,7 @@ impl Session {
                 }
                 roll_back(turn, &mut operation);
                 if !operation.first.is_plain() {
-                    // A denial tells neither the end of a standing lease nor, surely, its value.
+                    // A denial tells neither the end of a durable lease nor, surely, its value.
                     operation.keys.forget(place);
                     return self.learn(turn, id, operation, &[place], Trust::Quorum);
                 }
@@ -520,7 +525,7 @@ impl Session {
                 self.change_next(turn, id, operation);
             }
             (Effect::Release { .. }, Answer::Released { held: true, confirmed: true })
-            | (Effect::SetEnd { .. }, Answer::Renewed { .. }) => {
+            | (Effect::SetEnd { .. }, Answer::Renewed { .. } | Answer::Kept { .. }) => {
                 operation.keys.applied(place);
                 self.change_next(turn, id, operation);
             }
@@ -545,7 +550,7 @@ impl Session {
         roll_back(turn, &mut operation);
         let no_majority = turn.common.no_majority(turn.shard);
         let mut text = Vec::new();
-        put_answer(failure, None, Protocol::Resp2, &no_majority, &mut text);
+        put_answer(failure, operation.durable, Protocol::Resp2, &no_majority, &mut text);
         // The text without the frame of an error.
         let text = text.strip_prefix(b"-").unwrap_or(&text).trim_ascii_end().to_vec();
         self.finish(turn, id, operation, &Reply::Error(text));
@@ -635,21 +640,14 @@ pub(in super::super) fn abort(
     Some(operation.keys)
 }
 
-/// How an acquire or a renewal asks for an end: by a ttl, or as a standing lease if that is longer
+/// How an acquire or a renewal asks for an end: by a ttl, or as a durable lease if that is longer
 /// than the longest ttl.
-fn span(
-    common: &Common,
-    ends_at: Instant,
-    now: Instant,
-) -> Result<(Duration, Option<Lasts>), ReplyError<'static>> {
+fn span(common: &Common, ends_at: Instant, now: Instant) -> (Duration, Option<Lasts>) {
     let (longest, span) = (common.server.config.node.max_lease, ends_at.since(now));
     if span <= longest {
-        return Ok((span.max(LASTS_MIN), None));
+        return (span.max(LASTS_MIN), None);
     }
-    if !common.server.config.redis.standing {
-        return Err(ReplyError::NoStanding(longest));
-    }
-    Ok((longest, Lasts::until(ends_at, now)))
+    (longest, Lasts::until(ends_at, now))
 }
 
 fn name_of(keys: &Keys, place: usize) -> Name<'_> {
