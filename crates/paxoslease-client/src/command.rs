@@ -30,19 +30,9 @@ pub(crate) enum Command {
 /// A question to one node, most for a hint.
 #[derive(Debug)]
 pub(crate) enum Query {
-    Get {
-        name: Box<str>,
-        reply: Reply<Option<LeaseInfo>>,
-    },
-    List {
-        from: PageStart,
-        prefix: Box<str>,
-        count: u32,
-        reply: Reply<Page>,
-    },
-    Status {
-        reply: Reply<NodeStatus>,
-    },
+    Get { name: Box<str>, reply: Reply<Option<LeaseInfo>> },
+    List { from: PageStart, prefix: Box<str>, count: u32, reply: Reply<Page> },
+    Status { reply: Reply<NodeStatus> },
 }
 
 impl Query {

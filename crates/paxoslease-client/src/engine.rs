@@ -152,9 +152,9 @@ impl Engine {
             }
             Request::KeepTenure { label, tenure, lasts, reply } => {
                 // Without a connection the clock drift is unknown, and nothing is believed for now.
-                let ends_at = self.drift().map_or(now, |drift| {
-                    Span::durable(lasts).belief_ends_at(drift, now)
-                });
+                let ends_at = self
+                    .drift()
+                    .map_or(now, |drift| Span::durable(lasts).belief_ends_at(drift, now));
                 let guard = self.guards.keep(label.name(), tenure, lasts, ends_at);
                 let keep = Keep { label, tenure, lasts, guard, reply };
                 self.enqueue(now, NodeRequest::Keep(keep));

@@ -124,8 +124,7 @@ impl<'a> Acquire<'a> {
 
     fn into_acquiring<T: Lease>(self) -> Acquiring<T> {
         let span = tracing::debug_span!("acquire", name = self.name, ttl = ?self.ttl);
-        let refused =
-            |error| (Span { ttl: Ttl::MIN, lasts: None }, AcquiringState::Refused(error));
+        let refused = |error| (Span { ttl: Ttl::MIN, lasts: None }, AcquiringState::Refused(error));
         let (asked, state) = self.checked().unwrap_or_else(refused);
         Acquiring { transport: self.transport, state, asked, span, lease: PhantomData }
     }

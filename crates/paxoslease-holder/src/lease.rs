@@ -10,8 +10,8 @@ use std::time::Duration;
 use paxoslease_core::Label;
 
 use crate::block_on;
-use crate::grant::remaining;
 use crate::error::{AskError, LeaseLost, ReleaseError};
+use crate::grant::remaining;
 use crate::transport::{Caller, ReleaseOutcome, Request, Stage, Ticket, Transport};
 
 /// The state of a lease.

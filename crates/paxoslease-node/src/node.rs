@@ -224,12 +224,33 @@ impl Node {
         transport::renew(&*self.shared, name, fence, ttl).await
     }
 
+    /// Makes a tenure durable, and sets how long it lasts from now on; [`Duration::MAX`] for ever.
+    /// It may have a guard here, which gives up its belief beyond that end first. The grant may have
+    /// a higher fence, which replaces the one before.
+    ///
+    /// # Errors
+    /// When the tenure is over, the members do not keep it, or no majority answers. Unless it is
+    /// over, the end before or the new one may be in force: rely on the earlier, prolong the lease
+    /// only by this method, and end it by [`Self::release_durable`].
+    pub async fn keep(&self, name: &str, fence: u64, lasts: Duration) -> Result<Grant, RenewError> {
+        transport::keep(&*self.shared, name, fence, lasts).await
+    }
+
     /// Releases a lease that has no guard here, by its fence.
     ///
     /// # Errors
     /// When the tenure was over, or no majority confirmed.
     pub async fn release(&self, name: &str, fence: u64) -> Result<(), ReleaseError> {
-        transport::release(&*self.shared, name, fence).await
+        transport::release(&*self.shared, name, fence, false).await
+    }
+
+    /// As [`Self::release`], of a tenure for which a durable acquire or [`Self::keep`] may have got
+    /// no answer.
+    ///
+    /// # Errors
+    /// As for [`Self::release`].
+    pub async fn release_durable(&self, name: &str, fence: u64) -> Result<(), ReleaseError> {
+        transport::release(&*self.shared, name, fence, true).await
     }
 
     /// Asks a majority who holds a name. A hint: only the holder knows that it holds.

@@ -374,7 +374,7 @@ impl Answer {
                                others answered";
                 AskError::Busy { limit, problem: problem.to_owned() }
             }
-            Self::NotKept(error) => AskError::Busy { limit, problem: error.to_string() },
+            Self::NotKept(error) => AskError::NotDurable(error.to_string()),
             Self::Name(error) => AskError::Name(error),
             Self::Stopping => AskError::Stopped,
             _ => no_majority,

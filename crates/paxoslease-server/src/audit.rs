@@ -244,6 +244,10 @@ impl Audit {
             (_, Answer::Released { held, confirmed }) => {
                 entry.released(*held, *confirmed).into_iter().for_each(|entry| self.put(entry));
             }
+            (_, Answer::Doubtful) => {
+                entry.result = Some("unknown");
+                self.put(*entry);
+            }
             _ => {}
         }
         None

@@ -9,6 +9,7 @@ pub mod metrics;
 mod access;
 mod audit;
 mod config;
+mod durable;
 mod limits;
 mod quota;
 mod resp;

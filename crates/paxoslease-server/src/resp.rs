@@ -37,6 +37,7 @@ use tokio::sync::watch;
 
 use crate::access::{Denied, Place, Rules, shorten_status};
 use crate::audit::{Audit, Entry, Event};
+use crate::durable::DurableRequest;
 use crate::limits::RateLimiter;
 use crate::{Config, Gate, Verb};
 use deadlines::Deadlines;

@@ -4,10 +4,11 @@
 //! about it (P6).
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use paxoslease_core::{Belief, Instant, Label, Name, Renew, Tenure, Ttl};
-use paxoslease_holder::transport::{self, AcquireRequest, Caller, GuardId, ReleaseOutcome, Ticket};
+use paxoslease_core::{Belief, Drift, Instant, Label, Lasts, Name, Renew, Tenure, Ttl};
+use paxoslease_holder::transport::{
+    self, AcquireRequest, Caller, Guard, GuardId, ReleaseOutcome, Span, Ticket,
+};
 use paxoslease_holder::{AcquireError, AskError, Quarantine, ReleaseError, RenewError};
 use slab::Slab;
 
@@ -23,12 +24,23 @@ type Reply<T, E> = oneshot::Sender<Result<T, E>>;
 /// A request that the core has not answered yet. A lease that is `renewed` gets a guard. No caller
 /// waits for a release in the background.
 pub(super) enum Pending {
-    Acquire { caller: Caller, label: Label, renewed: bool },
+    Acquire { caller: Caller, label: Label, span: Span, renewed: bool },
     RenewGuard(GuardId),
     ReleaseGuard(Caller),
     RenewTenure { label: Label, tenure: Tenure, reply: Reply<(Belief, Ttl), RenewError> },
+    KeepTenure(KeepTenure),
     ReleaseTenure { label: Label, tenure: Tenure, reply: Reply<(), ReleaseError> },
     Background,
+}
+
+/// A request to keep a tenure.
+pub(super) struct KeepTenure {
+    label: Label,
+    tenure: Tenure,
+    lasts: Lasts,
+    /// The guard of the tenure, if it has one.
+    guard: Option<GuardId>,
+    reply: Reply<Belief, RenewError>,
 }
 
 /// The requests that the core has not answered yet. When the shard ends, their callers are told so.
@@ -55,27 +67,39 @@ impl Driver {
                 let (lease, fence) = (name.name().into(), tenure.fence());
                 self.request(now, from, Request::Renew { lease, fence, ttl: ttl.as_duration() });
             }
-            transport::Request::ReleaseTenure { label, tenure, reply: None } => {
+            transport::Request::KeepTenure { label, tenure, lasts, reply } => {
+                let ends_at = Span::durable(lasts).belief_ends_at(self.drift(), now);
+                let guard = self.guards.keep(label.name(), tenure, lasts, ends_at);
+                let name = label.clone();
+                let keep = KeepTenure { label, tenure, lasts, guard, reply };
+                let from = self.expect(Pending::KeepTenure(keep));
+                let (lease, fence) = (name.name().into(), tenure.fence());
+                self.request(now, from, Request::Keep { lease, fence, lasts });
+            }
+            transport::Request::ReleaseTenure { label, tenure, is_durable: false, reply: None } => {
                 self.give_back(now, label.name(), tenure);
             }
-            transport::Request::ReleaseTenure { label, tenure, reply: Some(reply) } => {
+            transport::Request::ReleaseTenure { label, tenure, is_durable, reply } => {
                 let name = label.clone();
-                let from = self.expect(Pending::ReleaseTenure { label, tenure, reply });
+                let from = self.expect(match reply {
+                    Some(reply) => Pending::ReleaseTenure { label, tenure, reply },
+                    None => Pending::Background,
+                });
                 let (lease, fence) = (name.name().into(), tenure.fence());
-                self.request(now, from, Request::Release { lease, fence, is_durable: false });
+                self.request(now, from, Request::Release { lease, fence, is_durable });
             }
         }
     }
 
     fn acquire(&mut self, now: Instant, acquire: AcquireRequest) {
-        let AcquireRequest { caller, label, ttl, wait, permits, renewed } = acquire;
+        let AcquireRequest { caller, label, span, wait, permits, renewed } = acquire;
         if caller.has_left() && !self.is_leaving() {
             return;
         }
         caller.ticket().lock().slot = self.callers.vacant_key() as u64;
-        let from = self.expect(Pending::Acquire { caller, label: label.clone(), renewed });
-        let (lease, ttl) = ((label.name(), label.holder()).into(), ttl.as_duration());
-        let (is_retried, lasts) = (false, None);
+        let from = self.expect(Pending::Acquire { caller, label: label.clone(), span, renewed });
+        let (lease, ttl) = ((label.name(), label.holder()).into(), span.ttl.as_duration());
+        let (is_retried, lasts) = (false, span.lasts);
         self.request(now, from, Request::Acquire { lease, ttl, wait, permits, is_retried, lasts });
     }
 
@@ -101,9 +125,10 @@ impl Driver {
         }
         let Some(pending) = self.callers.try_remove(slot as usize) else { return true };
         match pending {
-            Pending::Acquire { caller, label, renewed } => {
-                return self.acquired(now, caller, label, renewed, answer);
+            Pending::Acquire { caller, label, span, renewed } => {
+                return self.acquired(now, caller, label, (span, renewed), answer);
             }
+            Pending::KeepTenure(keep) => self.tenure_kept(now, keep, answer),
             Pending::RenewGuard(guard) => self.guard_answered(now, guard, &answer),
             Pending::ReleaseGuard(caller) => {
                 let outcome = release_outcome(answer, self.no_majority(now));
@@ -140,24 +165,48 @@ impl Driver {
 
     /// The core answered the renewal of a guard's lease.
     fn guard_answered(&mut self, now: Instant, id: GuardId, answer: &Answer) {
-        let (ttl, started_at) = match *answer {
-            Answer::Renewed { ttl, started_at } => (ttl, started_at),
-            // Somebody who knows the fence made the lease durable. The guard goes on as before,
-            // except if its fence is too low now.
-            Answer::Kept { fence, lasts, started_at } => {
-                let Some(guard) = self.guards.get(id) else { return };
-                if fence != guard.tenure {
-                    return self.lose(now, id);
+        let is_kept = match *answer {
+            Answer::Renewed { ttl, started_at } => {
+                let is_durable = |guard: &Guard| guard.is_durable();
+                // K10: a renewal from before that proves nothing any more.
+                if self.guards.get(id).is_none_or(is_durable) {
+                    return;
                 }
-                (lasts.capped(guard.ttl), started_at)
+                let ends_at = self.belief_ends_at(started_at, ttl);
+                self.guards.renewed(id, ttl, started_at, ends_at)
             }
-            Answer::NotHeld => return self.lose(now, id),
+            // Maybe somebody else who knows the fence made the lease durable. The guard goes on as
+            // before, except if its fence is too low now.
+            Answer::Kept { fence, started_at, .. } => {
+                fence == id.tenure && self.guards.kept(id, self.drift(), started_at)
+            }
+            Answer::NotHeld => false,
             _ => return self.guards.renewal_failed(id, now),
         };
-        let ends_at = self.belief_ends_at(started_at, ttl);
-        if !self.guards.renewed(id, ttl, started_at, ends_at) {
+        if !is_kept {
             self.lose(now, id);
         }
+    }
+
+    /// The core answered a request to keep a tenure.
+    fn tenure_kept(&mut self, now: Instant, keep: KeepTenure, answer: Answer) {
+        let KeepTenure { label, tenure, lasts, guard, reply } = keep;
+        if let Some(id) = guard {
+            self.guard_answered(now, id, &answer);
+        }
+        let is_lost = guard.is_some_and(|id| self.guards.get(id).is_none());
+        let outcome = match answer {
+            Answer::Kept { fence, started_at, .. } if !is_lost => {
+                let ends_at = Span::durable(lasts).belief_ends_at(self.drift(), started_at);
+                Ok(Belief::granted(fence, ends_at))
+            }
+            Answer::Kept { .. } | Answer::NotHeld => {
+                let (name, fence) = (label.name().to_string(), tenure.fence());
+                Err(RenewError::NotHeld { name, fence })
+            }
+            answer => Err(answer.into_ask_error(self.no_majority(now)).into()),
+        };
+        let _left = reply.send(outcome);
     }
 
     fn acquired(
@@ -165,22 +214,23 @@ impl Driver {
         now: Instant,
         caller: Caller,
         label: Label,
-        renewed: bool,
+        (span, renewed): (Span, bool),
         answer: Answer,
     ) -> bool {
         let label = answer.granted_label(&label).unwrap_or(label);
         let error = match answer {
             Answer::Granted { tenure, ttl, waited, started_at, permit } => {
-                let ends_at = self.belief_ends_at(started_at, ttl);
+                let span = if span.lasts.is_some() { span } else { Span { ttl, lasts: None } };
+                let ends_at = span.belief_ends_at(self.drift(), started_at);
                 let slot = if renewed { u64::from(self.guards.next_slot()) } else { u64::MAX };
                 caller.ticket().lock().permit = permit;
                 let granted = caller.grant(Belief::granted(tenure, ends_at), slot, waited);
                 let Some((ticket, waker)) = granted else {
-                    self.release_in_background(now, label.name(), tenure, ttl);
+                    self.release_in_background(now, label.name(), tenure, span);
                     return false;
                 };
                 if renewed {
-                    self.guards.add(ticket, label, (tenure, ttl), started_at, ends_at);
+                    self.guards.add(ticket, label, (tenure, span), started_at, ends_at);
                 }
                 self.wakers.extend(waker);
                 return true;
@@ -218,8 +268,12 @@ impl Driver {
         AskError::no_majority(self.membership(), self.quarantine(now), disk_problem.as_deref())
     }
 
+    fn drift(&self) -> Drift {
+        self.shard.config().cell.drift()
+    }
+
     fn belief_ends_at(&self, started_at: Instant, ttl: Ttl) -> Instant {
-        self.shard.config().cell.drift().belief_ends_at(started_at, ttl)
+        self.drift().belief_ends_at(started_at, ttl)
     }
 
     /// Whether the next release of a node that stops may begin.
@@ -232,7 +286,7 @@ impl Driver {
         while self.may_hand_over()
             && let Some(guard) = self.handing_over.pop()
         {
-            self.release_in_background(now, guard.label.name(), guard.tenure, guard.ttl);
+            self.release_in_background(now, guard.label.name(), guard.tenure, guard.span);
         }
     }
 
@@ -242,9 +296,9 @@ impl Driver {
         now: Instant,
         name: Name<'_>,
         tenure: Tenure,
-        ttl: Ttl,
+        span: Span,
     ) {
-        self.end_tenure(now, Pending::Background, name, tenure, ttl.as_duration());
+        self.end_tenure(now, Pending::Background, name, tenure, span);
     }
 
     fn end_tenure(
@@ -253,10 +307,16 @@ impl Driver {
         pending: Pending,
         name: Name<'_>,
         tenure: Tenure,
-        patience: Duration,
+        span: Span,
     ) {
         let token = self.expect(pending).token(RequestKind::Other);
-        if let Err(error) = self.shard.release(now, token, name, tenure, patience) {
+        let asked = if span.lasts.is_some() {
+            let patience = self.shard.config().request_timeout;
+            self.shard.release_durable(now, token, name, tenure, patience)
+        } else {
+            self.shard.release(now, token, name, tenure, span.ttl.as_duration())
+        };
+        if let Err(error) = asked {
             self.reply(now, token, error.into());
         }
     }
@@ -266,8 +326,12 @@ impl Driver {
         let slot = self.callers.insert(Pending::RenewGuard(id)) as u64;
         let token = reply_to(slot).token(RequestKind::Renew);
         let (name, holder) = (guard.label.name(), guard.label.holder());
-        let (tenure, ttl) = (guard.tenure, guard.ttl.as_duration());
-        if let Err(error) = self.shard.renew(now, Renew { token, name, holder, tenure, ttl }) {
+        let (tenure, ttl) = (guard.tenure, guard.ttl().as_duration());
+        let asked = match guard.span.lasts {
+            Some(lasts) => self.shard.keep(now, token, guard.label.clone(), tenure, lasts),
+            None => self.shard.renew(now, Renew { token, name, holder, tenure, ttl }),
+        };
+        if let Err(error) = asked {
             self.reply(now, token, error.into());
         }
     }
@@ -276,7 +340,7 @@ impl Driver {
     pub(super) fn lose(&mut self, now: Instant, id: GuardId) {
         let Some(guard) = self.guards.remove(id) else { return };
         guard.ticket.lose();
-        self.release_in_background(now, guard.label.name(), guard.tenure, guard.ttl);
+        self.release_in_background(now, guard.label.name(), guard.tenure, guard.span);
     }
 
     /// P6: the holder dropped its belief.
@@ -287,8 +351,8 @@ impl Driver {
         };
         self.counters.released();
         drop(guard.ticket);
-        let (pending, patience) = (Pending::ReleaseGuard(caller), guard.ttl.as_duration());
-        self.end_tenure(now, pending, guard.label.name(), guard.tenure, patience);
+        let pending = Pending::ReleaseGuard(caller);
+        self.end_tenure(now, pending, guard.label.name(), guard.tenure, guard.span);
     }
 
     /// The node stops: withdraws the acquires that wait, and tells their callers.
@@ -305,6 +369,8 @@ fn release_outcome(answer: Answer, no_majority: AskError) -> ReleaseOutcome {
     match answer {
         Answer::Released { held: true, confirmed: true } => ReleaseOutcome::Confirmed,
         Answer::Released { held: false, confirmed: true } => ReleaseOutcome::NotHeld,
+        // The lease is over.
+        Answer::Doubtful => ReleaseOutcome::Confirmed,
         answer => ReleaseOutcome::Unconfirmed(answer.into_ask_error(no_majority)),
     }
 }

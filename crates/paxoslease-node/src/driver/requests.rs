@@ -8,6 +8,7 @@ use std::time::Duration;
 use paxoslease_core::{
     Acquire, Durability, Event, Instant, Label, Name, Renew, StoreRefusal, Tenure, Token,
 };
+use paxoslease_holder::transport::Span;
 use paxoslease_holder::{Change, Status};
 use paxoslease_wire::ShardId;
 
@@ -259,7 +260,8 @@ impl Driver {
     /// P8: releases a lease whose caller has left.
     pub(crate) fn give_back(&mut self, now: Instant, name: Name<'_>, tenure: Tenure) {
         let longest = self.shard.config().cell.max_lease();
-        self.release_in_background(now, name, tenure, longest);
+        let span = Span { ttl: longest, lasts: None };
+        self.release_in_background(now, name, tenure, span);
     }
 
     fn hint_to_fronts(&mut self, hint: impl FnOnce() -> Hint) {

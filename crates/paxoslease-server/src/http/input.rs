@@ -11,7 +11,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
-use paxoslease_node::front::{Holder, Label, Name, Permits};
+use paxoslease_node::front::{Holder, Label, Lasts, Name, Permits};
 use paxoslease_node::{TextError, parse_duration};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::permit::Permit;
 use super::refusal::Refusal;
 use super::{App, BODY_MAX};
+use crate::durable::lasting;
 
 /// Every reader and writer of JSON keeps whole numbers up to this exact.
 const EXACT_MAX: u64 = 1 << 53;
@@ -187,6 +188,18 @@ impl Fields {
 
     pub(super) fn ttl(&self) -> Result<Duration, Refusal> {
         self.duration("ttl")?.ok_or_else(|| missing("ttl", "15s"))
+    }
+
+    /// How long a durable lease lasts: for ever without a ttl, and with one of zero. `None` if the
+    /// lease is not to be durable.
+    pub(super) fn lasts(&self) -> Result<Option<Lasts>, Refusal> {
+        if !self.flag("durable")? {
+            return Ok(None);
+        }
+        let is_zero = self.value("ttl").and_then(Value::as_str) == Some("0");
+        let ttl = if is_zero { None } else { self.duration("ttl")? };
+        let millis = ttl.map_or(0, |ttl| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX));
+        Ok(Some(lasting(millis)))
     }
 
     pub(super) fn fence(&self) -> Result<u64, Refusal> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::{Extension, Json};
 use paxoslease_node::front::{
-    Answer, Cursor, Holder, Label, LiveLease, Name, PageMax, Request, Sighting,
+    Answer, Cursor, Holder, Label, Lasts, LiveLease, Name, PageMax, Request, Sighting,
 };
 use serde::Serialize;
 
@@ -19,6 +19,7 @@ use super::permit::Permit;
 use super::refusal::{Changed, Refusal, millis_down};
 use crate::audit::{Entry, Event};
 use crate::config::Verb;
+use crate::durable::{DurableRequest, lasting};
 use crate::quota::Renewal;
 use paxoslease_node::Limit;
 
@@ -33,7 +34,8 @@ const ASKS_PER_PAGE: usize = 64;
 pub(super) struct Grant {
     name: String,
     fence: String,
-    ttl_ms: u64,
+    /// -1 for ever.
+    ttl_ms: i64,
     /// Only after an acquire, as the next one.
     #[serde(skip_serializing_if = "Option::is_none")]
     waited_ms: Option<u64>,
@@ -44,14 +46,16 @@ pub(super) struct Grant {
 }
 
 impl Grant {
-    fn new(app: &App, name: Name<'_>, fence: u64, ttl: Duration) -> Self {
+    fn new(app: &App, name: Name<'_>, fence: u64, lasts: Lasts) -> Self {
         let drift = app.node.drift();
         // Rounded up: a holder that allows for a greater error believes for a shorter time.
         let granularity_us = drift.granularity().as_nanos().div_ceil(1000);
         Self {
             name: name.to_string(),
             fence: fence.to_string(),
-            ttl_ms: millis_down(ttl),
+            ttl_ms: lasts
+                .as_millis()
+                .map_or(-1, |millis| i64::try_from(millis).unwrap_or(i64::MAX)),
             waited_ms: None,
             holder: None,
             clock_drift_ppm: drift.ppm(),
@@ -67,13 +71,18 @@ pub(super) async fn acquire(
     name: LeaseName,
     Body(fields): Body,
 ) -> Result<Json<Grant>, Refusal> {
-    let fields = fields.only(&["ttl", "wait", "holder", "permits"])?;
-    let permits = fields.permits()?;
+    let fields = fields.only(&["ttl", "wait", "holder", "permits", "durable"])?;
+    let (permits, lasts) = (fields.permits()?, fields.lasts()?);
+    if permits.is_some() && lasts.is_some() {
+        let problem = "a semaphore has no durable permits; leave out \"permits\" or \"durable\"";
+        return Err(Refusal::BadRequest(problem.to_owned()));
+    }
     if permits.is_some() {
         // The lease will be that of a permit.
         permit.check(Verb::Acquire, &format!("{}#1", name.name()))?;
     }
-    let (ttl, wait) = (fields.ttl()?, fields.duration("wait")?.unwrap_or_default());
+    let ttl = if lasts.is_some() { Duration::ZERO } else { fields.ttl()? };
+    let wait = fields.duration("wait")?.unwrap_or_default();
     let holder = fields.text("holder")?.map(str::to_owned);
     let holder = holder.unwrap_or_else(|| connection.address.to_string());
     let asked = Holder::new(&holder).map_err(Refusal::Holder)?;
@@ -85,8 +94,7 @@ pub(super) async fn acquire(
         Refusal::Busy(format!("this token has {most} leases through this node, its quota"))
     })?;
     let (lease, is_retried) = ((name.name(), asked).into(), false);
-    let asking =
-        app.remote.ask(Request::Acquire { lease, ttl, wait, permits, is_retried, lasts: None });
+    let asking = app.remote.ask(Request::Acquire { lease, ttl, wait, permits, is_retried, lasts });
     // P8: if this future ends without an answer, dropping `asking` withdraws the acquire.
     let answer = tokio::select! {
         biased;
@@ -98,18 +106,22 @@ pub(super) async fn acquire(
     match answer {
         Answer::Granted { tenure, ttl, waited, .. } => {
             let granted = granted.expect("a grant has a label");
-            let (fence, ttl) = (tenure.fence(), ttl.as_duration());
+            let (fence, lasts) = (tenure.fence(), lasts.unwrap_or(lasting(ttl.as_millis().into())));
             if let Some(claim) = &mut claim {
-                claim.granted(granted.name(), fence, app.node.now().after(ttl));
+                claim.granted(granted.name(), fence, lasts.ends_at(app.node.now()));
             }
             let entry = Entry::of(Event::Granted, granted.name().as_str(), Some(fence));
             let entry = entry.by(connection.address, permit.token_name());
             app.gate.audit.put(Entry { holder: Some(holder.clone()), ..entry });
             let (waited_ms, holder) = (Some(millis_down(waited)), Some(holder));
-            Ok(Json(Grant { waited_ms, holder, ..Grant::new(&app, granted.name(), fence, ttl) }))
+            Ok(Json(Grant { waited_ms, holder, ..Grant::new(&app, granted.name(), fence, lasts) }))
         }
         Answer::Held(by) => Err(held(&permit, &by, !wait.is_zero())),
-        answer => Err(app.refuse(&name, answer, Changed::NothingLasting).await),
+        answer => {
+            let durable = lasts.map(DurableRequest::Acquire);
+            let changed = durable.map_or(Changed::NothingLasting, Changed::Durable);
+            Err(app.refuse(&name, answer, changed).await)
+        }
     }
 }
 
@@ -120,8 +132,9 @@ pub(super) async fn renew(
     name: LeaseName,
     Body(fields): Body,
 ) -> Result<Json<Grant>, Refusal> {
-    let fields = fields.only(&["fence", "ttl"])?;
-    let (fence, ttl) = (fields.fence()?, fields.ttl()?);
+    let fields = fields.only(&["fence", "ttl", "durable"])?;
+    let (fence, lasts) = (fields.fence()?, fields.lasts()?);
+    let ttl = if lasts.is_some() { Duration::ZERO } else { fields.ttl()? };
     // Again: the token may have been removed while the body was on its way.
     permit.check(Verb::Acquire, name.name().as_str())?;
     let renewal =
@@ -129,17 +142,24 @@ pub(super) async fn renew(
     let lease = name.name().into();
     let entry = Entry::of(Event::Lost, name.name().as_str(), Some(fence));
     let entry = entry.by(connection.address, permit.token_name());
-    let answer = app.remote.ask(Request::Renew { lease, fence, ttl }).await;
+    let answer = app.remote.ask(match lasts {
+        Some(lasts) => Request::Keep { lease, fence, lasts },
+        None => Request::Renew { lease, fence, ttl },
+    });
+    let answer = answer.await;
     app.gate.audit.answered(Box::new(entry), &answer);
-    match answer {
-        Answer::Renewed { ttl, .. } => {
-            if let Some(renewal) = renewal {
-                renewal.renewed(app.node.now().after(ttl.as_duration()));
-            }
-            Ok(Json(Grant::new(&app, name.name(), fence, ttl.as_duration())))
+    let (fence, lasts) = match answer {
+        Answer::Renewed { ttl, .. } => (fence, lasting(ttl.as_millis().into())),
+        Answer::Kept { fence, lasts, .. } => (fence.fence(), lasts),
+        answer => {
+            let keep = lasts.map(|_| Changed::Durable(DurableRequest::Keep));
+            return Err(app.refuse(&name, answer, keep.unwrap_or(Changed::NothingLasting)).await);
         }
-        answer => Err(app.refuse(&name, answer, Changed::NothingLasting).await),
+    };
+    if let Some(renewal) = renewal {
+        renewal.renewed(lasts.ends_at(app.node.now()));
     }
+    Ok(Json(Grant::new(&app, name.name(), fence, lasts)))
 }
 
 #[derive(Serialize)]
@@ -155,8 +175,9 @@ pub(super) async fn release(
     name: LeaseName,
     Body(fields): Body,
 ) -> Result<Json<Released>, Refusal> {
-    let fields = fields.only(&["fence", "force"])?;
+    let fields = fields.only(&["fence", "force", "durable"])?;
     let (fence, is_forced) = (fields.fence()?, fields.flag("force")?);
+    let is_durable = fields.flag("durable")?;
     // Again: the token may have been removed while the body was on its way.
     let verb = if is_forced { Verb::Admin } else { Verb::Acquire };
     permit.check(verb, name.name().as_str())?;
@@ -169,7 +190,7 @@ pub(super) async fn release(
     let event = if is_forced { Event::ForceReleased } else { Event::Released };
     let entry = Entry::of(event, name.name().as_str(), Some(fence));
     let entry = entry.by(connection.address, permit.token_name());
-    let answer = app.remote.ask(Request::Release { lease, fence }).await;
+    let answer = app.remote.ask(Request::Release { lease, fence, is_durable }).await;
     app.gate.audit.answered(Box::new(entry), &answer);
     match answer {
         Answer::Released { held: true, confirmed: true } => {
@@ -300,6 +321,7 @@ impl App {
         }
         match answer {
             Answer::NoQuorum => self.no_quorum(changed).await,
+            Answer::NotKept(why) => Refusal::NotDurable { why, changed },
             answer => refused(name.name(), answer),
         }
     }
@@ -308,6 +330,7 @@ impl App {
 fn refused(name: Name<'_>, answer: Answer) -> Refusal {
     match answer {
         Answer::NotHeld => Refusal::NotHeld { name: name.to_string() },
+        Answer::Doubtful => Refusal::Unknown { name: name.to_string() },
         Answer::Ttl(error) => Refusal::Ttl(error),
         Answer::Name(error) => Refusal::BadRequest(format!("the name of a permit: {error}")),
         Answer::Full => Refusal::Busy("this node keeps as many names as it may".to_owned()),

@@ -9,12 +9,14 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use paxoslease_node::front::NotKept;
 use paxoslease_node::{MembersError, TextError, TtlError};
 use serde::Serialize;
 
 use super::connection::limited;
 use super::permit;
 use crate::access::Denied;
+use crate::durable::DurableRequest;
 use paxoslease_node::Limit;
 
 /// Why a request was refused.
@@ -30,6 +32,13 @@ pub(super) enum Refusal {
     Held { name: String, by: Option<(String, u64)>, remaining: Duration, waited: bool },
     #[error("this tenure of {name:?} is over; acquire the lease again to get a new fence")]
     NotHeld { name: String },
+    #[error(
+        "this tenure of {name:?} is over, but it is not known whether this request ended it or \
+         another one did"
+    )]
+    Unknown { name: String },
+    #[error("{why}{changed}")]
+    NotDurable { why: NotKept, changed: Changed },
     #[error("no client holds {name:?}")]
     NotSeen { name: String },
     #[error("no such path: {path:?}; see GET /openapi.json")]
@@ -159,6 +168,7 @@ pub(super) enum Changed {
     Nothing,
     NothingLasting,
     Released,
+    Durable(DurableRequest),
 }
 
 impl fmt::Display for Changed {
@@ -167,8 +177,10 @@ impl fmt::Display for Changed {
             Self::Nothing => "",
             Self::NothingLasting => "; nothing was changed that outlives the ttl",
             Self::Released => {
-                "; do not use this fence again: the lease ends when its ttl is over, or earlier"
+                "; do not use this fence again, except to release a durable lease: any other lease \
+                 ends when its ttl is over, or earlier"
             }
+            Self::Durable(request) => request.left_behind(),
         })
     }
 }
@@ -197,6 +209,8 @@ impl Refusal {
         match self {
             Self::Held { .. } => (StatusCode::CONFLICT, "held"),
             Self::NotHeld { .. } => (StatusCode::GONE, "not_held"),
+            Self::Unknown { .. } => (StatusCode::GONE, "unknown"),
+            Self::NotDurable { .. } => (StatusCode::INSUFFICIENT_STORAGE, "not_durable"),
             Self::NotSeen { .. } | Self::NoSuchPath { .. } => (StatusCode::NOT_FOUND, "not_found"),
             Self::Cell { problem: Problem { why: Why::Quarantine(_), .. }, .. } => {
                 (StatusCode::SERVICE_UNAVAILABLE, "quarantine")

@@ -10,7 +10,7 @@ use paxoslease_wire::resp::{
 };
 
 use super::command::{Command, Spec, put_commands};
-use super::pending::{DurableRequest, Notify};
+use super::pending::Notify;
 use super::redis;
 use super::reply::put_json;
 use super::reply_error::ReplyError;
@@ -18,6 +18,7 @@ use super::session::Session;
 use super::{Common, Turn};
 use crate::audit::{Entry, Event};
 use crate::config::{NamePattern, PatternError, Verb};
+use crate::durable::{DurableRequest, lasting};
 use crate::quota::{Claim, Renewal};
 use paxoslease_node::{Limit, MembersChange, MembersRequest};
 
@@ -601,11 +602,8 @@ fn ttl(bytes: &[u8]) -> Result<Duration, ReplyError<'_>> {
     decimal(bytes).map(Duration::from_millis).ok_or(ReplyError::Ttl(bytes))
 }
 
-/// Zero means for ever. Like a ttl, it has at least 50 ms.
 fn lasts(bytes: &[u8]) -> Result<Lasts, ReplyError<'_>> {
-    let millis = decimal(bytes).ok_or(ReplyError::Ttl(bytes))?;
-    let shortest = if millis == 0 { 0 } else { 50 };
-    Ok(Lasts::from_millis(millis.max(shortest)).unwrap_or(Lasts::FOREVER))
+    decimal(bytes).map(lasting).ok_or(ReplyError::Ttl(bytes))
 }
 
 fn fence(bytes: &[u8]) -> Result<u64, ReplyError<'_>> {

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use paxoslease_node::front::{Answer, Instant, Label, Lasts, Permits, Request, ShardHandle};
+use paxoslease_node::front::{Answer, Instant, Label, Permits, Request, ShardHandle};
 use slab::Slab;
 
 use super::redis::{KeyList, OperationId};
 use crate::audit::Entry;
+use crate::durable::DurableRequest;
 use crate::quota::{Claim, Renewal};
 
 /// The number of a request.
@@ -68,25 +69,6 @@ impl PendingRequest {
 /// The bytes of both texts of a label.
 pub(super) fn text_len(label: &Label) -> usize {
     label.name().as_bytes().len() + label.holder().as_bytes().len()
-}
-
-/// What a request asks of a durable lease.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum DurableRequest {
-    /// A lease that lasts this long.
-    Acquire(Lasts),
-    /// Another end.
-    Keep,
-}
-
-impl DurableRequest {
-    /// How long the lease of an acquire lasts.
-    pub(super) const fn acquired(self) -> Option<Lasts> {
-        match self {
-            Self::Acquire(lasts) => Some(lasts),
-            Self::Keep => None,
-        }
-    }
 }
 
 /// Where the answer goes.

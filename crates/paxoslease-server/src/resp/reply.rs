@@ -10,7 +10,7 @@ use paxoslease_wire::resp::{
 };
 use serde_json::Value;
 
-use super::pending::DurableRequest;
+use crate::durable::DurableRequest;
 
 /// The reply for an answer of the node. `durable` is what the request asked of a durable lease.
 pub(super) fn put_answer(
@@ -122,18 +122,8 @@ pub(super) fn put_answer(
 }
 
 /// What a request about a durable lease may have changed although it failed.
-const fn left_behind(durable: Option<DurableRequest>) -> &'static str {
-    match durable {
-        None => "",
-        Some(DurableRequest::Acquire(_)) => {
-            "; nothing is held, and what members may have stored is released once a majority \
-             answers"
-        }
-        Some(DurableRequest::Keep) => {
-            "; the end before or the new one may be in force: rely on the earlier until it was set \
-             again"
-        }
-    }
+fn left_behind(durable: Option<DurableRequest>) -> &'static str {
+    durable.map_or("", DurableRequest::left_behind)
 }
 
 /// The error for a limit of the shard.

@@ -10,7 +10,7 @@ use paxoslease_wire::resp::{Protocol, put_bulk, put_error, put_integer, put_simp
 use super::auth_state::AuthState;
 use super::expected::{Expected, State};
 use super::output::Output;
-use super::pending::{DurableRequest, Notify, Owner, PendingRequest, RequestId};
+use super::pending::{Notify, Owner, PendingRequest, RequestId};
 use super::redis::{self, Channel, KeyPage, LeaseChannel, OperationId, Operations};
 use super::redis::{put_granted_message, put_timeout_message};
 use super::reply::{
@@ -20,6 +20,7 @@ use super::reply::{
 use super::reply_error::ReplyError;
 use super::{Common, Turn};
 use crate::config::{NamePattern, Verb};
+use crate::durable::DurableRequest;
 use crate::limits::RateLimiter;
 use paxoslease_node::{AskError, Limit};
 

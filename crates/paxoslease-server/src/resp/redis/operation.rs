@@ -15,7 +15,7 @@ use paxoslease_wire::resp::{Protocol, put_array, put_bulk, put_error, put_intege
 use slab::Slab;
 
 use super::super::expected::State as Reserved;
-use super::super::pending::{DurableRequest, Owner, PendingRequest, RequestId};
+use super::super::pending::{Owner, PendingRequest, RequestId};
 use super::super::reply::put_answer;
 use super::super::reply_error::ReplyError;
 use super::super::session::Session;
@@ -26,6 +26,7 @@ use super::program::{First, Program};
 use super::script::{Class, Fault, Reply};
 use crate::audit::{Entry, Event};
 use crate::config::Verb;
+use crate::durable::DurableRequest;
 
 /// The number of an operation in its shard.
 pub(in super::super) type OperationId = usize;
@@ -452,8 +453,9 @@ impl Session {
         let phase = std::mem::replace(&mut operation.phase, Phase::Learning(Trust::Hint));
         match (phase, answer) {
             (Phase::Learning(trust), Answer::Inspected(seen)) => {
-                let stored =
-                    seen.map(|lease| Stored::of(&lease.seen, lease.durable, turn.shard.now()));
+                let stored = seen.map(|lease| {
+                    Stored::of(&lease.seen, lease.standing.map(|it| it.lasts), turn.shard.now())
+                });
                 operation.keys.learn(place, stored, trust);
                 operation.phase = Phase::Learning(trust);
                 self.learnt(turn, id, operation);
