@@ -1,15 +1,17 @@
 //! `paxoslease dev`: a whole cell on this machine, to try things out.
 //!
 //! Its name is random at every start, so no client can hold a lease of it and no quarantine is
-//! needed. All nodes run in this process, or each in a process of its own that can be killed.
+//! needed. All nodes run in this process, or each in a process of its own that can be killed. What
+//! they keep on disk is in a temporary folder.
 
 mod processes;
 
 use std::fmt::{self, Write as _};
-use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
+use std::{env, fs, io};
 
 use anyhow::{Context as _, anyhow};
 use paxoslease_client::Client;
@@ -38,7 +40,8 @@ pub(crate) fn run(args: DevArgs) -> anyhow::Result<Verdict> {
         }
         return Ok(Verdict::Well);
     }
-    let servers = cell.start().map_err(name_port)?;
+    let folder = CellFolder::of(&cell);
+    let servers = cell.start(folder.path()).map_err(name_port)?;
     let client = cell.client()?;
     if wait_until(&stop, || Ok(cell.is_ready(&client)))? {
         print_summary(&args, &cell, None)?;
@@ -78,6 +81,27 @@ struct DevCell {
     max_lease: Duration,
     redis_testing: bool,
     nodes: Vec<Addresses>,
+}
+
+/// The folder of the nodes' data, removed with the cell.
+struct CellFolder(PathBuf);
+
+impl CellFolder {
+    fn of(cell: &DevCell) -> Self {
+        Self(env::temp_dir().join(format!("paxoslease-{}", cell.name)))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for CellFolder {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir_all(&self.0) {
+            tracing::debug!(%error, "cannot remove the folder of the cell");
+        }
+    }
 }
 
 /// How many nodes vote.
@@ -167,11 +191,12 @@ impl DevCell {
         Votes { voting: self.nodes.iter().filter(votes).count(), all: self.nodes.len() }
     }
 
-    fn start(&self) -> Result<Vec<Server>, StartError> {
+    fn start(&self, folder: &Path) -> Result<Vec<Server>, StartError> {
         let start = |node: &Addresses| {
             let mut config = paxoslease_node::Config::new(&self.name, node.id)
                 .max_lease(self.max_lease)
-                .ephemeral();
+                .data_dir(folder.join(node.id.to_string()))
+                .new_cell(true);
             for peer in &self.nodes {
                 config = config.peer(peer.id, &peer.peers);
             }
@@ -186,12 +211,8 @@ impl DevCell {
     fn summary(&self, pids: Option<&[u32]>) -> String {
         let first = &self.nodes[0];
         let nodes = if self.nodes.len() == 1 { "node" } else { "nodes" };
-        let kept = match pids {
-            Some(_) => "the nodes keep their records in temporary folders",
-            None => "nothing is kept on disk",
-        };
         let mut text = format!(
-            "Cell {} of {} {nodes} runs: leases of up to {:?}, {kept}\n\n",
+            "Cell {} of {} {nodes} runs: leases of up to {:?}, longer ones in a temporary folder\n\n",
             self.name,
             self.nodes.len(),
             self.max_lease,

@@ -186,7 +186,7 @@ pub(crate) struct LockArgs {
     ///
     /// At least this long after the lease was granted. If CMD ends earlier, the lease is not
     /// released, but expires. This is also the ttl. If it is longer than max_lease, the nodes keep
-    /// the lease among themselves: it is then lost if a majority of them crashes within seconds.
+    /// the lease on disk.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "ttl")]
     pub(crate) keep: Option<Duration>,
 
@@ -253,12 +253,22 @@ pub(crate) struct AcquireArgs {
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
 
+    /// Keep the lease on disk, this long or until it is released
+    ///
+    /// At least 50ms, maybe longer than max_lease; it outlives every crash. There is no ttl.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "ttl")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = FOR_EVER)]
+    pub(crate) durable: Option<Duration>,
+
     #[command(flatten)]
     pub(crate) wait: WaitArgs,
 
     #[command(flatten)]
     pub(crate) ask: AskArgs,
 }
+
+/// As a durable lease without a time has it.
+const FOR_EVER: &str = "0s";
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = include_str!("help/renew.txt"))]
@@ -275,6 +285,13 @@ pub(crate) struct RenewArgs {
     /// Unless it is renewed again. From 50ms to the cell's max_lease.
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
     pub(crate) ttl: Duration,
+
+    /// Keep the lease on disk, this long from now or until it is released
+    ///
+    /// This may also shorten it: first stop relying on the lease beyond that.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "ttl")]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = FOR_EVER)]
+    pub(crate) durable: Option<Duration>,
 
     #[command(flatten)]
     pub(crate) ask: AskArgs,
@@ -297,6 +314,10 @@ pub(crate) struct ReleaseArgs {
     /// Do not ask before a release by force
     #[arg(long, requires = "force")]
     pub(crate) yes: bool,
+
+    /// Also end what is left of a durable acquire or renewal that failed
+    #[arg(long, conflicts_with = "force")]
+    pub(crate) durable: bool,
 
     #[command(flatten)]
     pub(crate) ask: AskArgs,

@@ -130,7 +130,9 @@ impl From<AskError> for Failure {
                 Self::new(UNAVAILABLE, problem.replace("CELL.STATUS", "`paxoslease status`"))
             }
             error @ AskError::Quarantine(_) => Self::new(UNAVAILABLE, error.to_string()),
-            AskError::Busy { problem, .. } => Self::new(UNAVAILABLE, problem),
+            AskError::Busy { problem, .. } | AskError::NotDurable(problem) => {
+                Self::new(UNAVAILABLE, problem)
+            }
             AskError::Unauthenticated(problem) => {
                 let then = "pass --token-file FILE, or set PAXOSLEASE_TOKEN";
                 Self::new(DENIED, format!("{problem}; {then}"))

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use paxoslease_client::LeaseGuard;
+use paxoslease_client::{Acquire, LeaseGuard};
 
 use super::alarm::{since_boot, sleep_until};
 use super::campaign::win;
@@ -22,24 +22,21 @@ pub(crate) fn run(mut args: LockArgs) -> anyhow::Result<Verdict> {
     if let Some(line) = args.shell.take() {
         args.command = vec!["sh".into(), "-c".into(), line];
     }
-    let mut policy = policy(&args.loss, args.lease.ttl)?;
+    let policy = policy(&args.loss, args.lease.ttl)?;
     let client = connect(&args.cell)?;
     let events = Events::begin()?;
-    let win = |args: &LockArgs| {
-        let won = win(&client, &events, &args.lease, &args.wait, |acquire| acquire.into_future());
+    let win = |args: &LockArgs, durable: Option<Duration>| {
+        let won = win(&client, &events, &args.lease, &args.wait, |acquire| {
+            durable.into_iter().fold(acquire, Acquire::durable).into_future()
+        });
         paxoslease_client::block_on(won)
     };
-    let mut won = win(&args);
+    let mut won = win(&args, None);
     if let (Err(failure), Some(keep)) = (&won, args.keep)
-        && let Some(max_lease) = failure.max_lease
+        && failure.max_lease.is_some()
     {
-        // Longer than any lease: the members keep it, and until then it is renewed.
-        args.lease.ttl = max_lease;
-        policy = supervise::policy(&args.loss, max_lease)?;
-        won = win(&args).and_then(|lease| {
-            let kept = client.keep_blocking(&args.lease.name, lease.fence(), keep);
-            kept.map(|()| lease).map_err(Failure::from)
-        });
+        // Longer than any lease without a disk.
+        won = win(&args, Some(keep));
     }
     let mut lease = won.map_err(|failure| match args.keep {
         Some(_) => failure.about("--ttl", "--keep"),

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::connect;
 use super::failure::Failure;
 use super::table::Table;
+use super::tenure::millis;
 use super::text::{plain, quoted, short};
 use crate::args::{AskArgs, GetArgs, PrefixArgs};
 use crate::{Verdict, output};
@@ -58,8 +59,7 @@ pub(crate) fn list(args: PrefixArgs) -> anyhow::Result<Verdict> {
 /// The JSON object. A fence is a string, because it exceeds the precision of JSON numbers.
 pub(super) fn object(seen: &LeaseInfo) -> Value {
     let LeaseInfo { name, holder, fence, remaining } = seen;
-    // A lease without an end has -1.
-    let ttl_ms = i64::try_from(remaining.as_millis()).unwrap_or(-1);
+    let ttl_ms = millis(*remaining);
     json!({"name": name, "holder": holder, "fence": fence.to_string(), "ttl_ms": ttl_ms})
 }
 

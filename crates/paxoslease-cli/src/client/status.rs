@@ -221,6 +221,14 @@ fn reasons(answers: &[Answer], statuses: &[&NodeStatus], is_ready: bool) -> Stri
         let _ = writeln!(text, "{advice}");
     }
     for status in statuses {
+        let NodeStatus { node, durable, durable_unsettled, durable_free, .. } = status;
+        if *durable + *durable_free > 0 {
+            let _ = writeln!(
+                text,
+                "node {node} has {durable} durable leases on disk, {durable_unsettled} names that \
+                 some member may lack, {durable_free} free names that are not forgotten yet"
+            );
+        }
         for wanted in &status.waiting {
             let (node, name) = (status.node, quoted(&wanted.name));
             let by = match (&wanted.holder, wanted.fence) {

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 use anyhow::bail;
-use paxoslease_client::{Client, ReleaseError};
+use paxoslease_client::{Acquire, Client, ReleaseError};
 use serde_json::json;
 
 use super::campaign::win;
@@ -20,7 +20,10 @@ use crate::{Verdict, output};
 pub(crate) fn acquire(args: AcquireArgs) -> anyhow::Result<Verdict> {
     let client = connect(&args.ask.cell)?;
     let events = Events::begin()?;
-    let ask = |acquire: paxoslease_client::Acquire<'_>| acquire.detached().into_future();
+    let durable = args.durable.map(lasting);
+    let ask = |acquire: Acquire<'_>| {
+        durable.into_iter().fold(acquire, Acquire::durable).detached().into_future()
+    };
     let won = win(&client, &events, &args.lease, &args.wait, ask);
     let grant = paxoslease_client::block_on(won)?;
     let fence = grant.fence().to_string();
@@ -39,7 +42,8 @@ pub(crate) fn acquire(args: AcquireArgs) -> anyhow::Result<Verdict> {
         Ok(true) => return Ok(Verdict::Well),
         unread => {
             // Without its fence the lease could not be renewed or released.
-            let _over_in_time = client.release_blocking(grant.name(), grant.fence());
+            let _over_in_time =
+                release_own(&client, grant.name(), grant.fence(), durable.is_some());
             unread?;
         }
     }
@@ -47,11 +51,18 @@ pub(crate) fn acquire(args: AcquireArgs) -> anyhow::Result<Verdict> {
 }
 
 pub(crate) fn renew(args: RenewArgs) -> anyhow::Result<Verdict> {
-    let RenewArgs { name, fence, ttl, ask } = args;
+    let RenewArgs { name, fence, ttl, durable, ask } = args;
     let client = connect(&ask.cell)?;
-    let grant = client.renew_blocking(&name, fence, ttl).map_err(Failure::from)?;
+    let renewed = match durable {
+        Some(durable) => client.keep_blocking(&name, fence, lasting(durable)),
+        None => client.renew_blocking(&name, fence, ttl),
+    };
+    let grant = renewed.map_err(Failure::from)?;
+    if grant.fence() != fence && !ask.json {
+        output::to_stderr(&format!("warning: the fence is now {}\n", grant.fence()));
+    }
     if ask.json {
-        let (fence, ttl_ms) = (fence.to_string(), millis(grant.ttl()));
+        let (fence, ttl_ms) = (grant.fence().to_string(), millis(grant.ttl()));
         let all = json!({"name": name, "fence": fence, "ttl_ms": ttl_ms});
         output::to_stdout(&format!("{all}\n"))?;
     }
@@ -59,11 +70,11 @@ pub(crate) fn renew(args: RenewArgs) -> anyhow::Result<Verdict> {
 }
 
 pub(crate) fn release(args: ReleaseArgs) -> anyhow::Result<Verdict> {
-    let ReleaseArgs { name, fence, force, yes, ask } = args;
+    let ReleaseArgs { name, fence, force, yes, durable, ask } = args;
     let client = connect(&ask.cell)?;
     let fence = match fence {
         Some(fence) if !force => {
-            client.release_blocking(&name, fence).map_err(Failure::from)?;
+            release_own(&client, &name, fence, durable).map_err(Failure::from)?;
             fence
         }
         fence => {
@@ -81,6 +92,24 @@ pub(crate) fn release(args: ReleaseArgs) -> anyhow::Result<Verdict> {
         output::to_stdout(&format!("{all}\n"))?;
     }
     Ok(Verdict::Well)
+}
+
+fn release_own(
+    client: &Client,
+    name: &str,
+    fence: u64,
+    is_durable: bool,
+) -> Result<(), ReleaseError> {
+    if is_durable {
+        client.release_durable_blocking(name, fence)
+    } else {
+        client.release_blocking(name, fence)
+    }
+}
+
+/// How long a durable lease lasts: for ever unless given.
+fn lasting(durable: Duration) -> Duration {
+    if durable.is_zero() { Duration::MAX } else { durable }
 }
 
 /// The fence of the tenure to release by force, once the user has agreed.
@@ -118,7 +147,7 @@ fn fence_to_force(
     }
 }
 
-/// The number of milliseconds, for JSON.
-pub(super) fn millis(span: Duration) -> u64 {
-    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+/// The number of milliseconds, for JSON; -1 for ever.
+pub(super) fn millis(span: Duration) -> i64 {
+    i64::try_from(span.as_millis()).unwrap_or(-1)
 }

@@ -1,20 +1,19 @@
 //! The nodes of `dev --processes`: each is a `serve` process of this binary, with a folder of its
 //! own that is removed with the cell. A node that dies is not restarted.
 
+use std::env;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::{env, fs};
 
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Addresses, DevCell, Votes, program};
+use super::{Addresses, CellFolder, DevCell, Votes, program};
 use crate::output;
 
 pub(super) struct Processes {
     nodes: Vec<NodeProcess>,
-    folder: PathBuf,
+    folder: CellFolder,
 }
 
 struct NodeProcess {
@@ -26,8 +25,7 @@ struct NodeProcess {
 
 impl Processes {
     pub(super) fn start(cell: &DevCell) -> anyhow::Result<Self> {
-        let folder = env::temp_dir().join(format!("paxoslease-{}", cell.name));
-        let mut processes = Self { nodes: Vec::new(), folder };
+        let mut processes = Self { nodes: Vec::new(), folder: CellFolder::of(cell) };
         for node in &cell.nodes {
             let process = processes.start_node(cell, node)?;
             processes.nodes.push(process);
@@ -37,7 +35,7 @@ impl Processes {
 
     fn start_node(&self, cell: &DevCell, node: &Addresses) -> anyhow::Result<NodeProcess> {
         let id = node.id.to_string();
-        let data_dir = self.folder.join(&id).display().to_string();
+        let data_dir = self.folder.path().join(&id).display().to_string();
         let max_lease = format!("{}ms", cell.max_lease.as_millis());
         let mut options: Vec<String> = Vec::new();
         for (option, value) in [
@@ -107,7 +105,7 @@ impl Processes {
     }
 }
 
-/// Stops the nodes cleanly, then removes the folder.
+/// Stops the nodes cleanly. The folder is removed after that.
 impl Drop for Processes {
     fn drop(&mut self) {
         for node in self.nodes.iter().filter(|node| !node.gone) {
@@ -117,9 +115,6 @@ impl Drop for Processes {
         for node in &mut self.nodes {
             // Also closes its stdin.
             let _ended = node.child.wait();
-        }
-        if let Err(error) = fs::remove_dir_all(&self.folder) {
-            tracing::debug!(%error, "cannot remove the folder of the cell");
         }
     }
 }
