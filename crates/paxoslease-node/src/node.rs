@@ -230,8 +230,8 @@ impl Node {
     ///
     /// # Errors
     /// When the tenure is over, the members do not keep it, or no majority answers. Unless it is
-    /// over, the end before or the new one may be in force: rely on the earlier, prolong the lease
-    /// only by this method, and end it by [`Self::release_durable`].
+    /// over, the end before or the new one may be in force: rely on the shorter time from now on,
+    /// prolong the lease only by this method, and end it by [`Self::release_durable`].
     pub async fn keep(&self, name: &str, fence: u64, lasts: Duration) -> Result<Grant, RenewError> {
         transport::keep(&*self.shared, name, fence, lasts).await
     }

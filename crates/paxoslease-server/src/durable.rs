@@ -35,8 +35,8 @@ impl DurableRequest {
                  answers"
             }
             Self::Keep => {
-                "; the end before or the new one may be in force: rely on the earlier until it was \
-                 set again"
+                "; the end before or the new one may be in force: rely on the shorter time from now \
+                 on, or release the lease"
             }
         }
     }

@@ -244,7 +244,8 @@ impl Granted {
     pub(crate) fn new(mut items: resp::Items<'_>) -> Option<Self> {
         let mut number = || items.next()?.decimal();
         let tenure = Tenure::from_fence(number()?)?;
-        let ttl = parse_ttl(number()?)?;
+        // Zero for ever. The engine caps it by what it asked for.
+        let ttl = parse_ttl(number()?).unwrap_or(Ttl::MAX);
         let waited = Duration::from_millis(number()?);
         let name = items.next().and_then(|name| Name::from_bytes(name.bytes()?).ok());
         let permit = name.and_then(Name::as_permit).map(|(_, number)| number);

@@ -4,6 +4,7 @@
 //! client 2                    a new client with two endpoints, connected to a node
 //! client 1 unconnected        the same, without a connection
 //! a = acquire x for 1s wait 30s    a call with the label `a`; see `Scene::call` for all calls
+//! a = acquire x durable forever
 //! pass 4s                     time passes; `pass timer`: until the next timer of the client
 //! node +QUEUED                the node sends these lines of RESP, separated by ` | `
 //! breaks, connects            the connection, each time to the next endpoint
@@ -28,14 +29,14 @@ use paxoslease_rig::check_transcript;
 
 use super::support::{ManualClient, ManualFuture, TTL, hello, unreachable};
 use crate::test_util::greeting;
-use crate::{Grant, LeaseGuard, LeaseState};
+use crate::{Acquire, Grant, LeaseGuard, LeaseState};
 
 #[test]
 fn the_client_speaks_as_its_transcripts_say() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/engine/tests/transcripts");
-    for name in ["beliefs.txt", "following.txt", "leases.txt", "moving.txt", "quorum.txt"] {
+    for page in ["beliefs", "durable", "following", "leases", "moving", "quorum"] {
         let mut scene = Scene::new(1);
-        check_transcript(&folder.join(name), |command| {
+        check_transcript(&folder.join(page).with_extension("txt"), |command| {
             scene.run(command);
             std::mem::take(&mut scene.output)
         });
@@ -175,6 +176,8 @@ impl Scene {
         match words[0] {
             "acquire" | "detached" => {
                 let acquire = client.acquire(&name, ttl).holder(holder).wait(wait);
+                let lasts = option(words, "durable").map(duration);
+                let acquire = lasts.into_iter().fold(acquire, Acquire::durable);
                 if words[0] == "acquire" {
                     ManualFuture::new(result(acquire.into_future(), Outcome::Lease))
                 } else {
@@ -193,6 +196,17 @@ impl Scene {
             "release" => {
                 let fence = fence.expect("a fence");
                 ManualFuture::new(async move { result(client.release(&name, fence), other).await })
+            }
+            "release-durable" => {
+                let fence = fence.expect("a fence");
+                let work = async move { result(client.release_durable(&name, fence), other).await };
+                ManualFuture::new(work)
+            }
+            "keep" => {
+                let fence = fence.expect("a fence");
+                let work =
+                    async move { result(client.keep(&name, fence, ttl), Outcome::Grant).await };
+                ManualFuture::new(work)
             }
             "renew" => {
                 let fence = fence.expect("a fence");
