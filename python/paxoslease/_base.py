@@ -95,7 +95,8 @@ def needs_ttl(method: F) -> F:
 
     @functools.wraps(method)
     def call(self: Any, name: str, *args: Any, **kwargs: Any) -> Any:
-        if not args and "ttl" not in kwargs:
+        ttl = args[0] if args else kwargs.get("ttl")
+        if ttl is None and not kwargs.get("durable"):
             raise TypeError(
                 f"{method.__name__}() needs a ttl, how long the lease lasts if this process dies: "
                 "ttl=15. `timeout` is how long to wait for it"

@@ -22,7 +22,7 @@ from . import _losses
 from ._base import Grant, LeaseView, checked_callback, log, native_client, needs_ttl, replaces, wait_of
 from ._errors import EndOfStream, Forked, InvalidArgument, LeaseLost, Unavailable
 from ._native import NativeLease, NativeStream, Pending
-from ._types import Change, Endpoints, Leader, LeaseInfo, LeaseState, Pem, Seconds, Status, seconds
+from ._types import Change, Endpoints, Leader, LeaseInfo, LeaseState, Pem, Seconds, Status, lasting, seconds
 
 if TYPE_CHECKING:
     from typing_extensions import Concatenate, ParamSpec
@@ -304,12 +304,13 @@ class Client:
     def lock(
         self,
         name: str,
-        ttl: Seconds,
+        ttl: Seconds | None = None,
         *,
         timeout: Seconds | None = None,
         blocking: bool = True,
         holder: str | None = None,
         permits: int | None = None,
+        durable: bool = False,
         on_lost: Callable[[Lease], object] | None = None,
     ) -> Lock:
         """A lock for `with`, with the arguments of `acquire`.
@@ -330,6 +331,7 @@ class Client:
             blocking=blocking,
             holder=holder,
             permits=permits,
+            durable=durable,
             on_lost=on_lost,
         )
         return Lock(acquire, name)
@@ -338,12 +340,13 @@ class Client:
     def exclusive(
         self,
         name: str,
-        ttl: Seconds,
+        ttl: Seconds | None = None,
         *,
         timeout: Seconds | None = None,
         blocking: bool = True,
         holder: str | None = None,
         permits: int | None = None,
+        durable: bool = False,
         pass_lease: Literal[False] = False,
         on_lost: Callable[[Lease], object] | None = None,
     ) -> Callable[[F], F]: ...
@@ -352,12 +355,13 @@ class Client:
     def exclusive(
         self,
         name: str,
-        ttl: Seconds,
+        ttl: Seconds | None = None,
         *,
         timeout: Seconds | None = None,
         blocking: bool = True,
         holder: str | None = None,
         permits: int | None = None,
+        durable: bool = False,
         pass_lease: Literal[True],
         on_lost: Callable[[Lease], object] | None = None,
     ) -> Callable[[Callable[Concatenate[Lease, P], R]], Callable[P, R]]: ...
@@ -366,12 +370,13 @@ class Client:
     def exclusive(
         self,
         name: str,
-        ttl: Seconds,
+        ttl: Seconds | None = None,
         *,
         timeout: Seconds | None = None,
         blocking: bool = True,
         holder: str | None = None,
         permits: int | None = None,
+        durable: bool = False,
         pass_lease: bool = False,
         on_lost: Callable[[Lease], object] | None = None,
     ) -> Callable[[Any], Any]:
@@ -396,6 +401,7 @@ class Client:
             blocking=blocking,
             holder=holder,
             permits=permits,
+            durable=durable,
             on_lost=on_lost,
         )
 
@@ -418,12 +424,13 @@ class Client:
     def acquire(
         self,
         name: str,
-        ttl: Seconds,
+        ttl: Seconds | None = None,
         *,
         timeout: Seconds | None = None,
         blocking: bool = True,
         holder: str | None = None,
         permits: int | None = None,
+        durable: bool = False,
         on_lost: Callable[[Lease], object] | None = None,
     ) -> Lease:
         """Acquires a lease, which renews itself until it is released.
@@ -435,6 +442,8 @@ class Client:
         - `holder`: the text that others see; `user@host:pid` by default.
         - `permits`: asks for one of this many permits of a semaphore, so that as many holders can
           have one at a time.
+        - `durable`: the lease is on disk, and outlives this process and every crash. Without a ttl it
+          lasts until it is released. The ttl may be longer than the cell's longest.
         - `on_lost`: called with the lease, on a thread of its own, when the lease is lost. A function
           that refers to the lease keeps it from being released by the garbage collector.
 
@@ -447,7 +456,7 @@ class Client:
         """
         checked_callback(on_lost)
         wait = wait_of(blocking, timeout)
-        native = self._native.acquire(name, seconds(ttl, "ttl"), wait, holder, permits).wait()
+        native = self._native.acquire(name, lasting(ttl, durable), wait, holder, permits, durable).wait()
         lease = Lease(native, self._native)
         if on_lost is not None:
             _losses.notifier.add(lease, on_lost)
@@ -457,12 +466,13 @@ class Client:
     def acquire_detached(
         self,
         name: str,
-        ttl: Seconds,
+        ttl: Seconds | None = None,
         *,
         timeout: Seconds | None = None,
         blocking: bool = True,
         holder: str | None = None,
         permits: int | None = None,
+        durable: bool = False,
     ) -> Grant:
         """Acquires a lease that is neither renewed nor released by itself. See `renew`, `release`.
 
@@ -472,7 +482,7 @@ class Client:
         >>> client.release(grant.name, grant.fence)
         """
         wait = wait_of(blocking, timeout)
-        pending = self._native.acquire_detached(name, seconds(ttl, "ttl"), wait, holder, permits)
+        pending = self._native.acquire_detached(name, lasting(ttl, durable), wait, holder, permits, durable)
         return Grant(pending.wait())
 
     def renew(self, name: str, fence: int, ttl: Seconds) -> Grant:
@@ -480,27 +490,30 @@ class Client:
         LeaseLost if that tenure is over. Never renew a tenure that a hint has shown."""
         return Grant(self._native.renew(name, fence, seconds(ttl, "ttl")).wait())
 
-    def keep(self, name: str, fence: int, duration: Seconds) -> None:
-        """Has the members of the cell keep a tenure for this long, without renewals: a standing
-        lease. It may last longer than the cell's longest ttl, and is lost early if a majority of
-        members crashes at the same time. Raises LeaseLost if that tenure is over.
+    def keep(self, name: str, fence: int, duration: Seconds | None = None) -> Grant:
+        """Makes a tenure durable, and sets how long it lasts from now on; without a duration until it
+        is released. First stop relying on it beyond an earlier end. The grant may have a higher fence,
+        which replaces the one before. Raises LeaseLost if that tenure is over. After another error
+        either end may be in force: rely on the shorter time, and release it with `durable=True`.
 
         >>> grant = client.acquire_detached("doc/keep", ttl=15)
-        >>> client.keep(grant.name, grant.fence, 3600)
+        >>> grant = client.keep(grant.name, grant.fence, 3600)
         >>> client.get("doc/keep").remaining > 3000
         True
         >>> client.release(grant.name, grant.fence)
         """
-        self._native.keep(name, fence, seconds(duration, "duration")).wait()
+        return Grant(self._native.keep(name, fence, lasting(duration, True)).wait())
 
-    def release(self, name: str, fence: int, *, force: bool = False) -> None:
+    def release(
+        self, name: str, fence: int, *, force: bool = False, durable: bool = False
+    ) -> None:
         """Releases a tenure that was granted to this holder, here or in another process. The holder
         must have stopped using it before. Raises LeaseLost if that tenure was over.
 
         With `force`, an operator releases the tenure of another holder, which breaks the promise of
         one holder until the old one notices. With a token, that requires `admin`.
         """
-        self._native.release(name, fence, force).wait()
+        self._native.release(name, fence, force, durable).wait()
 
     def elect(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from datetime import timedelta
 from enum import Enum
@@ -98,7 +99,9 @@ class Status(TypedDict, total=False):
     peers: list[PeerStatus]
     leases: int
     acceptor_bytes: int
-    standing: int
+    durable: int
+    durable_unsettled: int
+    durable_free: int
     waiters: int
     waiting: list[dict[str, Any]]
     guards: int
@@ -119,6 +122,13 @@ def seconds(span: Seconds, what: str) -> float:
     if isinstance(span, (str, bytes)) or not hasattr(span, "__float__"):
         raise TypeError(f"{what} must be a number of seconds or a timedelta, not {span!r}")
     return float(span)
+
+
+def lasting(ttl: Seconds | None, durable: bool) -> float:
+    """How long a lease lasts: a durable one for ever unless given."""
+    if ttl is None and durable:
+        return math.inf
+    return seconds(ttl, "ttl")  # type: ignore[arg-type]
 
 
 def text(value: str, what: str) -> str:

@@ -37,7 +37,7 @@ from typing import (
 from ._base import Grant, LeaseView, checked_callback, log, native_client, needs_ttl, replaces, wait_of
 from ._errors import EndOfStream, Forked, InvalidArgument, LeaseLost, Unavailable
 from ._native import NativeLease, NativeStream, Pending, Ready
-from ._types import Change, Endpoints, Leader, LeaseInfo, LeaseState, Pem, Seconds, Status, seconds
+from ._types import Change, Endpoints, Leader, LeaseInfo, LeaseState, Pem, Seconds, Status, lasting, seconds
 
 __all__ = ["Client", "Election", "Lease", "Lock", "LostEvent", "Observer", "Scan", "Watch"]
 
@@ -376,12 +376,13 @@ class Client:
     def lock(
         self,
         name: str,
-        ttl: Seconds,
+        ttl: Seconds | None = None,
         *,
         timeout: Seconds | None = None,
         blocking: bool = True,
         holder: str | None = None,
         permits: int | None = None,
+        durable: bool = False,
         on_lost: Callable[[Lease], object] | None = None,
     ) -> Lock:
         """A lock for `async with`, with the arguments of `acquire`.
@@ -399,6 +400,7 @@ class Client:
             blocking=blocking,
             holder=holder,
             permits=permits,
+            durable=durable,
             on_lost=on_lost,
         )
         return Lock(acquire, name)
@@ -407,12 +409,13 @@ class Client:
     def exclusive(
         self,
         name: str,
-        ttl: Seconds,
+        ttl: Seconds | None = None,
         *,
         timeout: Seconds | None = None,
         blocking: bool = True,
         holder: str | None = None,
         permits: int | None = None,
+        durable: bool = False,
         pass_lease: Literal[False] = False,
         on_lost: Callable[[Lease], object] | None = None,
     ) -> Callable[[F], F]: ...
@@ -421,12 +424,13 @@ class Client:
     def exclusive(
         self,
         name: str,
-        ttl: Seconds,
+        ttl: Seconds | None = None,
         *,
         timeout: Seconds | None = None,
         blocking: bool = True,
         holder: str | None = None,
         permits: int | None = None,
+        durable: bool = False,
         pass_lease: Literal[True],
         on_lost: Callable[[Lease], object] | None = None,
     ) -> Callable[[Callable[Concatenate[Lease, P], Awaitable[R]]], Callable[P, Awaitable[R]]]: ...
@@ -435,12 +439,13 @@ class Client:
     def exclusive(
         self,
         name: str,
-        ttl: Seconds,
+        ttl: Seconds | None = None,
         *,
         timeout: Seconds | None = None,
         blocking: bool = True,
         holder: str | None = None,
         permits: int | None = None,
+        durable: bool = False,
         pass_lease: bool = False,
         on_lost: Callable[[Lease], object] | None = None,
     ) -> Callable[[Any], Any]:
@@ -460,6 +465,7 @@ class Client:
             blocking=blocking,
             holder=holder,
             permits=permits,
+            durable=durable,
             on_lost=on_lost,
         )
 
@@ -481,19 +487,20 @@ class Client:
     async def acquire(
         self,
         name: str,
-        ttl: Seconds,
+        ttl: Seconds | None = None,
         *,
         timeout: Seconds | None = None,
         blocking: bool = True,
         holder: str | None = None,
         permits: int | None = None,
+        durable: bool = False,
         on_lost: Callable[[Lease], object] | None = None,
     ) -> Lease:
         """Acquires a lease, which renews itself until it is released. The arguments are those of
         `paxoslease.Client.acquire`; the event loop calls `on_lost`, which may be `async def`."""
         checked_callback(on_lost)
         wait = wait_of(blocking, timeout)
-        pending = self._native.acquire(name, seconds(ttl, "ttl"), wait, holder, permits)
+        pending = self._native.acquire(name, lasting(ttl, durable), wait, holder, permits, durable)
         native = await run(pending, NativeLease.discard)
         lease = Lease(native, self._native)
         if on_lost is not None:
@@ -506,16 +513,17 @@ class Client:
     async def acquire_detached(
         self,
         name: str,
-        ttl: Seconds,
+        ttl: Seconds | None = None,
         *,
         timeout: Seconds | None = None,
         blocking: bool = True,
         holder: str | None = None,
         permits: int | None = None,
+        durable: bool = False,
     ) -> Grant:
         """Acquires a lease that is neither renewed nor released by itself. See `renew`, `release`."""
         wait = wait_of(blocking, timeout)
-        pending = self._native.acquire_detached(name, seconds(ttl, "ttl"), wait, holder, permits)
+        pending = self._native.acquire_detached(name, lasting(ttl, durable), wait, holder, permits, durable)
         return Grant(await run(pending))
 
     async def renew(self, name: str, fence: int, ttl: Seconds) -> Grant:
@@ -523,15 +531,16 @@ class Client:
         LeaseLost if that tenure is over. Never renew a tenure that a hint has shown."""
         return Grant(await run(self._native.renew(name, fence, seconds(ttl, "ttl"))))
 
-    async def keep(self, name: str, fence: int, duration: Seconds) -> None:
-        """Has the members of the cell keep a tenure for this long, without renewals. See
-        `paxoslease.Client.keep`."""
-        await run(self._native.keep(name, fence, seconds(duration, "duration")))
+    async def keep(self, name: str, fence: int, duration: Seconds | None = None) -> Grant:
+        """Makes a tenure durable, and sets how long it lasts. See `paxoslease.Client.keep`."""
+        return Grant(await run(self._native.keep(name, fence, lasting(duration, True))))
 
-    async def release(self, name: str, fence: int, *, force: bool = False) -> None:
+    async def release(
+        self, name: str, fence: int, *, force: bool = False, durable: bool = False
+    ) -> None:
         """Releases a tenure that was granted to this holder, here or in another process. See
-        `paxoslease.Client.release`, also for `force`."""
-        await run(self._native.release(name, fence, force))
+        `paxoslease.Client.release`, also for `force` and `durable`."""
+        await run(self._native.release(name, fence, force, durable))
 
     def elect(
         self,

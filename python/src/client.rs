@@ -51,6 +51,8 @@ struct Options {
     wait: Duration,
     holder: Option<String>,
     permits: Option<u64>,
+    /// Whether it lasts for the ttl on disk, without renewals.
+    durable: bool,
 }
 
 impl Options {
@@ -61,12 +63,14 @@ impl Options {
         wait: Option<f64>,
         holder: Option<String>,
         permits: Option<i64>,
+        durable: bool,
     ) -> Result<Self, Failure> {
-        let (client, ttl) = (client.clone(), span("ttl", ttl)?);
+        let ttl = span(if durable { "duration" } else { "ttl" }, ttl)?;
+        let client = client.clone();
         // A number that is not one of permits is refused by the client, as one that is too large.
         let permits = permits.map(|permits| u64::try_from(permits).unwrap_or(0));
         let wait = wait.map_or(Ok(Duration::MAX), |wait| span("timeout", wait))?;
-        Ok(Self { client, name, ttl, wait, holder, permits })
+        Ok(Self { client, name, ttl, wait, holder, permits, durable })
     }
 
     fn acquire(&self) -> Acquire<'_> {
@@ -76,6 +80,9 @@ impl Options {
         }
         if let Some(permits) = self.permits {
             acquire = acquire.permits(permits);
+        }
+        if self.durable {
+            acquire = acquire.durable(self.ttl);
         }
         acquire
     }
@@ -141,7 +148,8 @@ impl NativeClient {
     }
 
     /// Acquires a lease. `wait` is in seconds; None waits for ever.
-    #[pyo3(signature = (name, ttl, wait, holder, permits))]
+    #[pyo3(signature = (name, ttl, wait, holder, permits, durable))]
+    #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn acquire(
         &self,
         py: Python<'_>,
@@ -150,14 +158,16 @@ impl NativeClient {
         wait: Option<f64>,
         holder: Option<String>,
         permits: Option<i64>,
+        durable: bool,
     ) -> PyResult<Pending> {
-        let options = Options::new(self.client.get()?, name, ttl, wait, holder, permits);
+        let options = Options::new(self.client.get()?, name, ttl, wait, holder, permits, durable);
         let options = options.map_err(|failure| failure.raise(py))?;
         Ok(Pending::new(async move { options.acquire().await }, Success::Lease))
     }
 
     /// Like `acquire`, for a lease that is not renewed.
-    #[pyo3(signature = (name, ttl, wait, holder, permits))]
+    #[pyo3(signature = (name, ttl, wait, holder, permits, durable))]
+    #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
     fn acquire_detached(
         &self,
         py: Python<'_>,
@@ -166,8 +176,9 @@ impl NativeClient {
         wait: Option<f64>,
         holder: Option<String>,
         permits: Option<i64>,
+        durable: bool,
     ) -> PyResult<Pending> {
-        let options = Options::new(self.client.get()?, name, ttl, wait, holder, permits);
+        let options = Options::new(self.client.get()?, name, ttl, wait, holder, permits, durable);
         let options = options.map_err(|failure| failure.raise(py))?;
         Ok(Pending::new(async move { options.acquire().detached().await }, Success::Grant))
     }
@@ -183,14 +194,15 @@ impl NativeClient {
         let client = self.client.get()?.clone();
         let lasts = span("duration", lasts).map_err(|failure| failure.raise(py))?;
         let work = async move { client.keep(&name, fence, lasts).await };
-        Ok(Pending::new(work, |()| Success::Done))
+        Ok(Pending::new(work, Success::Grant))
     }
 
-    fn release(&self, name: String, fence: u64, force: bool) -> PyResult<Pending> {
+    fn release(&self, name: String, fence: u64, force: bool, durable: bool) -> PyResult<Pending> {
         let client = self.client.get()?.clone();
         let work = async move {
             match force {
                 true => client.force_release(&name, fence).await,
+                false if durable => client.release_durable(&name, fence).await,
                 false => client.release(&name, fence).await,
             }
         };

@@ -16,7 +16,7 @@ const SEEDS: u64 = 100;
 /// Rules that this judge cannot check: those of holders and clients, of whom a node's trace says
 /// nothing; those that the harness breaks; and those of the exhaustive checker, which are nodes
 /// without a record, missing in these worlds, and confirmations of releases.
-const NOT_JUDGED_HERE: [Rule; 31] = [
+const NOT_JUDGED_HERE: [Rule; 27] = [
     Rule::ReleaseDropsBeliefFirst,
     Rule::ReleasedTenureIsNeverUsed,
     Rule::OnlyOwnTenureIsRenewed,

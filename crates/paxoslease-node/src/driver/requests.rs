@@ -155,7 +155,6 @@ impl Driver {
                 Event::Durable { sequence, write } => {
                     self.durable_writes.push((sequence, *write));
                 }
-                // No node asks for standing leases any more.
                 Event::NoteHint(label) => self.hint_to_fronts(|| Hint::Note(label)),
                 Event::Persist(record) => self.records.push(record),
                 Event::HeldHint(seen) => {

@@ -212,10 +212,10 @@ impl Run {
                 DurableMessage::Promise { ballot, .. } => {
                     self.change_promised(input, ballot, report);
                 }
-                DurableMessage::Inspected { .. }
-                | DurableMessage::All { .. }
+                DurableMessage::All { .. }
                 | DurableMessage::Reject { .. }
                 | DurableMessage::Refused { .. }
+                | DurableMessage::Inspected { .. }
                 | DurableMessage::IsDurable { .. } => {}
             }
             if message.name().is_none() {

@@ -459,9 +459,8 @@ impl Session {
         let phase = std::mem::replace(&mut operation.phase, Phase::Learning(Trust::Hint));
         match (phase, answer) {
             (Phase::Learning(trust), Answer::Inspected(seen)) => {
-                let stored = seen.map(|lease| {
-                    Stored::of(&lease.seen, lease.durable, turn.shard.now())
-                });
+                let stored =
+                    seen.map(|lease| Stored::of(&lease.seen, lease.durable, turn.shard.now()));
                 operation.keys.learn(place, stored, trust);
                 operation.phase = Phase::Learning(trust);
                 self.learnt(turn, id, operation);

@@ -37,6 +37,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use paxoslease_node::Durability;
 use paxoslease_server::{Access, Config, Verb};
 
 use super::{Cell, Client, Daemon, Raw, Reply, entry, tokens, until};
@@ -304,7 +305,8 @@ fn set(config: &mut Config, setting: &str) {
         "tokens" => config.access = tokens(),
         "redis.testing" => config.redis.testing = true,
         "redis.disabled" => config.redis.enabled = false,
-        "redis.no-standing" => config.redis.standing = false,
+        "volatile" => config.node.durable_leases = Durability::Volatile,
+        "refuse" => config.node.durable_leases = Durability::Refused,
         "peers_out_of_reach" => config.listen.peers_out_of_reach = true,
         "shards=1" => config.node.shards = 1,
         "audit" => config.audit = Some(new_path("audit")),

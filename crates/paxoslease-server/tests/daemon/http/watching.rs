@@ -32,7 +32,11 @@ impl Texts<'_> {
     fn acquire_and_release(self, daemon: &Daemon) {
         let fence = self.acquire(daemon);
         let lease = Name::new(self.name).expect("a name").into();
-        drop(block_on(daemon.node().remote().ask(Request::Release { lease, fence })));
+        drop(block_on(daemon.node().remote().ask(Request::Release {
+            lease,
+            fence,
+            is_durable: false,
+        })));
     }
 }
 
