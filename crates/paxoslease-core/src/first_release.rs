@@ -13,8 +13,8 @@ use crate::{NodeId, Tenure};
 type Bucket = [Option<FirstRelease>; 4];
 
 const BUCKETS_MIN: usize = 1 << 2;
-/// Beyond that, the oldest release of a bucket is forgotten.
-const BUCKETS_MAX: usize = 1 << 10;
+/// Beyond that, the oldest release of a bucket is forgotten: 256 KiB in all.
+const BUCKETS_MAX: usize = 1 << 12;
 
 /// Names a Release. A node uses no number twice: it draws the first of them at random, and counts.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
