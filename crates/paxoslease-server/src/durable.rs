@@ -27,6 +27,14 @@ impl DurableRequest {
         }
     }
 
+    /// What a request may have changed that members refused, as the end of an error.
+    pub(crate) const fn refused(self) -> &'static str {
+        match self {
+            Self::Acquire(_) => "; nothing is held",
+            Self::Keep => self.left_behind(),
+        }
+    }
+
     /// What the request may have changed although it failed, as the end of an error.
     pub(crate) const fn left_behind(self) -> &'static str {
         match self {

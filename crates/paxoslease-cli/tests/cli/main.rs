@@ -35,6 +35,7 @@ transcripts! {
     one_candidate_leads_and_the_next_takes_over: "elect",
     watches_waiters_and_status_show_what_others_do: "look",
     cells_with_tls_and_tokens_refuse_strangers: "secure",
+    durable_leases_outlive_all_members: "durable",
     only_a_start_without_a_snapshot_has_a_quarantine: "nodes",
     the_members_of_a_running_cell_change: "members",
     a_cell_of_dev_says_how_to_reach_it_and_outlives_a_node: "dev",

@@ -324,7 +324,9 @@ impl App {
         }
         match answer {
             Answer::NoQuorum => self.no_quorum(changed).await,
-            Answer::NotKept(why) => Refusal::NotDurable { why, changed },
+            Answer::NotKept(why) if let Changed::Durable(request) = changed => {
+                Refusal::NotDurable { why, request }
+            }
             answer => refused(name.name(), answer),
         }
     }

@@ -37,8 +37,8 @@ pub(super) enum Refusal {
          another one did"
     )]
     Unknown { name: String },
-    #[error("{why}{changed}")]
-    NotDurable { why: NotKept, changed: Changed },
+    #[error("{why}{}", .request.refused())]
+    NotDurable { why: NotKept, request: DurableRequest },
     #[error("no client holds {name:?}")]
     NotSeen { name: String },
     #[error("no such path: {path:?}; see GET /openapi.json")]
@@ -308,6 +308,7 @@ pub(super) fn millis_down(span: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use paxoslease_node::front::Lasts;
     use serde_json::Value;
 
     use super::*;
@@ -319,6 +320,10 @@ mod tests {
         let name = || "jobs/nightly".to_owned();
         let field = "unknown field \"tll\"; the nearest known field is \"ttl\"";
         let parameter = "unknown parameter \"prefx\"; the nearest known parameter is \"prefix\"";
+        let no_disk = |request| {
+            let why = NotKept::NoDisk { max_lease: Duration::from_secs(60) };
+            Refusal::NotDurable { why, request }
+        };
         let by = Some(("worker-7".to_owned(), 1_830_093_145_834_620_929));
         let mut examples = vec![
             Refusal::BadRequest(field.to_owned()),
@@ -336,6 +341,9 @@ mod tests {
                 waited: false,
             },
             Refusal::NotHeld { name: name() },
+            Refusal::Unknown { name: name() },
+            no_disk(DurableRequest::Acquire(Lasts::FOREVER)),
+            no_disk(DurableRequest::Keep),
             Refusal::NotSeen { name: name() },
             Refusal::Busy("1000000 requests wait already".to_owned()),
             Refusal::Busy("all watches of this node are in use".to_owned()),

@@ -37,7 +37,8 @@ pub(super) fn put_answer(
             put_integer(out, lasts_shown(*lasts));
         }
         Answer::NotKept(why) => {
-            put_error(out, &format_args!("NOTDURABLE {why}{}", left_behind(durable)));
+            let left = durable.map_or("", DurableRequest::refused);
+            put_error(out, &format_args!("NOTDURABLE {why}{left}"));
         }
         Answer::NotHeld => put_error(
             out,

@@ -367,6 +367,11 @@ fn observe_trouble(observer: &mut Observer) {
     let member = &cell[0];
     observe_refusals(observer, member, 503);
     observer.get(member, &["/readyz", "/v1/cell"]);
+    let diskless = Cell::one();
+    observer.post(&diskless[0], "/v1/leases/x/acquire", json!({"durable": true}));
+    let granted = diskless[0].post("/v1/leases/x/acquire", &json!({"ttl": "30s"}));
+    let fence = granted.field("fence");
+    observer.post(&diskless[0], "/v1/leases/x/renew", json!({"fence": fence, "durable": true}));
     let quarantined = Cell::one_with(|config| config.node.ephemeral = false);
     observer.get(&quarantined[0], &["/readyz"]);
     member.node().shutdown_blocking();
