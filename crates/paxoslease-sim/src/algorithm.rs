@@ -206,8 +206,8 @@ pub enum Answer {
     /// The lease was renewed, by a round that began at `started_at` on the node's clock. A holder
     /// embedded in the node counts from then. `None` if the algorithm has no such holders.
     Renewed { tenure: Tenure, ttl: Ttl, started_at: Option<Instant> },
-    /// The end of the lease is set: it lasts this long from when the client asked. The tenure is the
-    /// fence from now on.
+    /// The end of the lease is set: it lasts this long from when the client asked. The tenure is
+    /// the fence from now on.
     Kept { tenure: Tenure, lasts: Lasts },
     /// The client does not hold the lease any more.
     NotHeld,

@@ -421,6 +421,26 @@ impl Checker {
         }
     }
 
+    /// The highest fence that was granted.
+    pub(crate) fn highest_fence(&self, name: usize) -> u64 {
+        self.names[name].highest_fence
+    }
+
+    /// The end of a durable lease is set. Another operation may have raised its fence meanwhile, so
+    /// only what was granted `before` this one was asked counts.
+    pub(crate) fn kept(&mut self, now: TrueTime, name: usize, tenure: Tenure, before: u64) {
+        let facts = &mut self.names[name];
+        let (fence, is_over) = (tenure.fence(), facts.released.contains(&tenure.fence()));
+        if is_over {
+            return;
+        }
+        facts.highest_fence = facts.highest_fence.max(fence);
+        if fence < before {
+            let latest = Tenure::from_fence(before).map_or_else(String::new, |t| t.to_string());
+            self.broken(now, Check::FencesRise, || format!("{tenure} was kept after {latest}"));
+        }
+    }
+
     /// A node granted or renewed a tenure.
     pub fn granted(&mut self, now: TrueTime, name: usize, tenure: Tenure, is_fresh: bool) {
         let facts = &mut self.names[name];

@@ -73,6 +73,8 @@ pub(crate) struct Pending {
     /// Read before the request was sent (T2).
     pub(crate) sent_at: Instant,
     pub(crate) sent_at_true: TrueTime,
+    /// The highest fence that any client was told of before.
+    pub(crate) fence_before: u64,
 }
 
 impl Pending {
@@ -104,7 +106,7 @@ pub(crate) struct Client {
     /// The ttl of the lease that it holds or acquires.
     pub(crate) ttl: Duration,
     pub(crate) hold_until: Instant,
-    /// Whether it asked to keep the lease that it holds or acquires, and whether that is
+    /// Whether it asked to keep the lease that was granted to it last, and whether that is
     /// unanswered.
     pub(crate) stands: bool,
     pub(crate) is_standing: bool,

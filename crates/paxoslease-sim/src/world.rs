@@ -570,7 +570,7 @@ impl<A: Algorithm> World<A> {
             Answer::Granted { tenure, .. } => {
                 self.counts.acquires += 1;
                 // A change may have raised the fence, so no acceptor need have accepted it.
-                let is_fresh = !self.clients[client as usize].stands;
+                let is_fresh = token.0 & clients::DURABLE_ACQUIRE == 0;
                 self.checker.granted(self.now, name, tenure, is_fresh);
                 (1, Some(tenure))
             }
@@ -603,7 +603,10 @@ impl<A: Algorithm> World<A> {
             }
             Answer::Kept { tenure, .. } => {
                 self.counts.durable += 1;
-                self.checker.granted(self.now, name, tenure, false);
+                let pending = &self.clients[client as usize].pending;
+                let asked = pending.iter().find(|pending| pending.token == token);
+                let before = asked.map_or(0, |asked| asked.fence_before);
+                self.checker.kept(self.now, name, tenure, before);
                 (8, Some(tenure))
             }
             Answer::NotHeld => (6, None),

@@ -154,10 +154,5 @@ fn clocks_beyond_the_drift_bound_cause_violations() {
 
 #[test]
 fn durable_leases_without_a_rule_are_caught() {
-    must_be_caught(&[
-        Rule::HeldRefusesPropose,
-        Rule::StoreObeysPromise,
-        Rule::DropNeedsMajority,
-        Rule::EndIsDurable,
-    ]);
+    must_be_caught(&[Rule::HeldRefusesPropose, Rule::StoreObeysPromise, Rule::DropNeedsMajority]);
 }

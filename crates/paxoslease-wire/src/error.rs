@@ -58,8 +58,8 @@ pub enum DecodeError {
     Promised(u64),
     #[error("{0} is not a valid fence")]
     Tenure(u64),
-    /// A lease in a snapshot, a Promise of a register, or a field that may be absent, has flags that
-    /// are not known.
+    /// A lease in a snapshot, a Promise of a register, or a field that may be absent, has flags
+    /// that are not known.
     #[error("unknown flags {0:#04x}")]
     Flags(u8),
     #[error("invalid configuration: {0}")]

@@ -14,6 +14,8 @@ use crate::world::ClientId;
 
 /// The longest time until a node notices that a connection was closed.
 const CLOSE_NANOS_MAX: u64 = 20_000_000;
+/// Set in the tokens of durable acquires.
+pub(super) const DURABLE_ACQUIRE: u64 = 1 << 31;
 /// How many renewals in a thousand of a careless client ask for too long a ttl.
 const NAIVE_TTL_PERMILLE: u32 = 100;
 
@@ -55,10 +57,14 @@ impl<A: Algorithm> World<A> {
         let (sent_at, sent_at_true) = (self.client_now(id), self.now);
         let client = self.client(id);
         client.asked_count += 1;
-        let token = Token(u64::from(id) << 32 | u64::from(client.asked_count));
+        let is_durable = matches!(command, Command::AcquireDurable { .. });
+        let kind = if is_durable { DURABLE_ACQUIRE } else { 0 };
+        let token = Token(u64::from(id) << 32 | kind | u64::from(client.asked_count));
         client.node = node;
-        client.note(Pending { token, command, node, sent_at, sent_at_true });
         let name = client.name;
+        let fence_before = self.checker.highest_fence(name);
+        let pending = Pending { token, command, node, sent_at, sent_at_true, fence_before };
+        self.client(id).note(pending);
         self.counts.events += 1;
         let names = &self.setup.names;
         self.tracer.record(self.now, || {
@@ -270,7 +276,6 @@ impl<A: Algorithm> World<A> {
         client.pending.retain(|pending| !pending.is_acquire());
         let is_durable =
             habits.durable_permille > 0 && self.client_rng.chance(habits.durable_permille);
-        self.client(id).stands = is_durable;
         if is_durable {
             let lasts = self.lasting(habits);
             self.ask(id, node, Command::AcquireDurable { lasts, wait: habits.wait });
@@ -379,11 +384,10 @@ impl<A: Algorithm> World<A> {
             client.belief = Some(Belief::granted(tenure, until).with_rules(rules));
         }
         self.ask(id, node, Command::Keep { tenure, lasts });
-        if is_sooner {
-            self.yield_belief(id);
-            let asked = *self.client(id).pending.last().expect("just asked");
-            self.believe(id, &asked);
-        }
+        // From now on the belief rests on registers, and not on the entries of acceptors.
+        self.yield_belief(id);
+        let asked = *self.client(id).pending.last().expect("just asked");
+        self.believe(id, &asked);
     }
 
     fn renewing_node(&mut self, id: u32, habits: Habits) -> u16 {
