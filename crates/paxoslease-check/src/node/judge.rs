@@ -36,7 +36,11 @@ pub(super) fn judge(
             _ if has_ended => true,
             // E2: records from before the era end.
             Input::Adopt { .. } => true,
-            Input::Deliver { content, .. } => released(content) == Some(old.tenure),
+            // K2: a Store ends the lease of another tenure, also one that a node sends to itself.
+            Input::Deliver { content, .. } => {
+                released(content) == Some(old.tenure)
+                    || matches!(nodes.content(content), Message::Durable(_))
+            }
             Input::Release { tenure, .. } => tenure == old.tenure,
             // A node that also proposes may undo its own round in the same step.
             Input::Wake | Input::Abandon { .. } => true,
@@ -92,7 +96,7 @@ pub(super) fn heals(
             Message::Request(Request::Heal { tenure, .. }) => tenure == new.tenure,
             // A node that also proposes may heal its own acceptor.
             Message::Reply(_) => nodes.bounds.proposers == 0,
-            Message::Request(_) | Message::Hint(_) => false,
+            Message::Request(_) | Message::Hint(_) | Message::Durable(_) => false,
         },
         Input::Wake => nodes.bounds.proposers == 0,
         // The Heal may have waited for the disk.
