@@ -11,6 +11,9 @@ use serde::Deserialize;
 /// One tick: the shortest ttl.
 pub const TICK: Duration = Ttl::MIN.as_duration();
 
+/// The number of ticks of a lease that lasts for ever.
+pub(crate) const ENDLESS: u8 = u8::MAX;
+
 /// A client that acquires once, at some moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,6 +25,9 @@ pub struct Client {
     pub name: u8,
     /// The ttl, in ticks.
     pub ticks: u8,
+    /// How long its durable lease lasts, in ticks; 0 for an ordinary lease.
+    #[serde(default)]
+    pub lasts: u8,
     /// The first tick at which it may acquire.
     #[serde(default)]
     pub not_before: u8,
@@ -72,13 +78,20 @@ pub struct Bounds {
     pub renewals: u8,
     /// The possible ttls of a renewal, in ticks.
     pub renewal_ticks: Vec<u8>,
-    /// The most operations of all clients together that set the end of a lease. A client begins one
-    /// only after its last one succeeded (S6).
-    pub stands: u8,
+    /// The most operations of all clients together that set the end of a lease durably (K8).
+    pub keeps: u8,
     /// How long a lease may last after such an operation, in ticks.
-    pub stand_ticks: Vec<u8>,
-    /// The most renewals of standing leases by members, which propose: it needs `proposers = 0`.
-    pub member_renewals: u8,
+    pub keep_ticks: Vec<u8>,
+    /// The most releases by changes (K8), several of one tenure included.
+    pub durable_releases: u8,
+    /// The most checks of registers (K5, K7) that nodes which propose begin at any time.
+    pub checks: u8,
+    /// Whether an acceptor answers the Prepare of a change again that it has promised to. What it
+    /// stores may have changed since.
+    pub repeats: bool,
+    /// The most ballots for registers that nodes issue by themselves: for a further attempt of a
+    /// change, and for a check by a member whose register is due.
+    pub attempts: u8,
     /// Whether a client may renew and release through any proposer (P7), or only through its own.
     pub any_proposer: bool,
     /// The most releases.
@@ -133,6 +146,7 @@ impl Default for Bounds {
             proposer,
             name: 0,
             ticks: 1,
+            lasts: 0,
             not_before: 0,
             renews: true,
             releases: true,
@@ -149,9 +163,12 @@ impl Default for Bounds {
             clients: [0, 1].map(client).to_vec(),
             renewals: 0,
             renewal_ticks: vec![1],
-            stands: 0,
-            stand_ticks: vec![1],
-            member_renewals: 0,
+            keeps: 0,
+            keep_ticks: vec![ENDLESS],
+            durable_releases: 0,
+            checks: 0,
+            repeats: false,
+            attempts: 0,
             any_proposer: false,
             releases: 0,
             rivals: false,
@@ -218,6 +235,18 @@ impl Bounds {
     #[must_use]
     pub fn writes_slowly(&self, node: usize) -> bool {
         self.slow_disk && self.may_crash(node)
+    }
+
+    /// Whether any lease may become durable.
+    #[must_use]
+    pub fn has_registers(&self) -> bool {
+        self.keeps > 0 || self.clients.iter().any(|client| client.lasts > 0)
+    }
+
+    /// Whether a node continues while a register is being written.
+    #[must_use]
+    pub fn stores_slowly(&self, node: usize) -> bool {
+        self.crashes > 0 && self.may_crash(node)
     }
 
     /// The first ballot counter of a node.

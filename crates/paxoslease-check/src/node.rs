@@ -6,6 +6,7 @@
 //! single step of one node.
 
 mod epochs;
+mod file;
 mod judge;
 mod restart;
 
@@ -17,19 +18,21 @@ use core::time::Duration;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use paxoslease_core::{
-    Acquire, Ballot, Cell, Config, Decider, Drift, Event, Holder, Instant, Lasts, Lens, MemberSet,
-    Message, Name, NodeId, Phase, Record, Refusal, Renew, Reply, Request, Seen, Shard, Standing,
-    Start, Tenure, To, Token, Transmit, Ttl,
+    Acquire, Ballot, Cell, Config, Decider, Drift, DurableMessage, DurableRegister, DurableValue,
+    Event, Holder, Instant, Label, Lasts, Lens, MemberSet, Message, Name, NodeId, Phase, Record,
+    Refusal, Renew, Reply, Request, Seen, Shard, Start, Tenure, To, Token, Transmit, Ttl,
 };
 
-use crate::bounds::{Bounds, TICK};
+use crate::bounds::{Bounds, ENDLESS, TICK};
+use file::File;
 use judge::{heals, judge, returned};
 
 pub(crate) const NAMES: [&str; 2] = ["x", "y"];
 pub(crate) const RENEWAL_TOKEN: u64 = 100;
 pub(crate) const ADOPTED_TOKEN: u64 = 200;
 pub(crate) const RELEASE_TOKEN: u64 = 300;
-pub(crate) const STAND_TOKEN: u64 = 400;
+pub(crate) const KEEP_TOKEN: u64 = 500;
+pub(crate) const DURABLE_RELEASE_TOKEN: u64 = 600;
 const SWEEP_SLOTS: u32 = 8;
 
 pub(crate) fn at(tick: u8) -> Instant {
@@ -43,8 +46,9 @@ fn name(number: u8) -> Name<'static> {
 /// An input of a node.
 ///
 /// A client that renews an `adopted` tenure was not granted it. `Written` makes the record of the
-/// node durable, and the node learns that. With `landed`, a write that was under way reached the
-/// disk before the end. `Stop` is clean (R4), and `Start` follows it. A `Crash` in place of that
+/// node durable, and the node learns that. `Sync` does so with the next write of a register. With
+/// `landed`, a write of the record that was under way reached the disk before the end, and `kept`
+/// writes of registers did. The file time `is_exact` if no time is lost. `Stop` is clean (R4), and `Start` follows it. A `Crash` in place of that
 /// `Start` is a crash during the start: the snapshot is already deleted, and nothing is restored
 /// yet. `Adopt` changes over to a decided configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -55,11 +59,14 @@ pub(crate) enum Input {
     Abandon { client: u8 },
     Renew { client: u8, tenure: Tenure, ticks: u8, adopted: bool },
     Release { client: u8, tenure: Tenure },
-    Stand { client: u8, tenure: Tenure, ticks: u8 },
+    Keep { client: u8, tenure: Tenure, ticks: u8 },
+    ReleaseDurable { client: u8, tenure: Tenure },
+    Check { name: u8 },
     AbandonRenewal { client: u8 },
     Wake,
     Written,
-    Crash { nth: u8, landed: bool },
+    Sync,
+    Crash { nth: u8, landed: bool, kept: u8, is_exact: bool },
     Stop { landed: bool },
     Start,
     Sweep,
@@ -83,6 +90,19 @@ pub(crate) struct Outcome {
 }
 
 impl Outcome {
+    fn nothing(node_state: u32) -> Self {
+        Self {
+            next: node_state,
+            sent: Vec::new(),
+            events: Vec::new(),
+            issued: None,
+            broken: None,
+            returned: None,
+            learned: false,
+            replaced: false,
+        }
+    }
+
     /// Whether the node only counted an answer, so that no other node and no client can tell.
     pub(crate) fn is_silent(&self) -> bool {
         let is_fine = self.broken.is_none() && self.returned.is_none();
@@ -103,6 +123,7 @@ struct NodeState {
     entered: (u8, Option<Ttl>),
     /// The record that is being written.
     writing: Option<Record>,
+    file: File,
     snapshot: Option<Vec<StoppedLease>>,
     is_stopped: bool,
     /// The tenures whose Release this acceptor has answered. Only the judge reads them.
@@ -111,7 +132,7 @@ struct NodeState {
 
 /// A lease in a snapshot: its name, its tenure, what is left of its record, its end, and whether it
 /// is dated.
-type StoppedLease = (u8, Tenure, Ttl, Option<Standing>, bool);
+type StoppedLease = (u8, Tenure, Ttl, bool);
 
 /// A question to nodes: the states of those that vote, the tick, the change, and which nodes vote.
 type Decision = (Vec<u32>, u8, Change, u8);
@@ -130,10 +151,16 @@ pub(crate) struct NodeView {
     /// The releases under way: the tenure, the acceptors that confirmed, and whether they are
     /// enough.
     pub(crate) releases: Vec<(Tenure, MemberSet, bool)>,
-    /// The operations under way that set ends, by their versions.
-    pub(crate) versions: Vec<Ballot>,
     /// The tenures whose Release this acceptor has answered.
     pub(crate) released: Vec<Tenure>,
+    /// The changes under way, and whether each stores its value already.
+    pub(crate) changes: Vec<(Ballot, bool)>,
+    /// By name: the tenure that the register holds, in memory and on disk.
+    pub(crate) holds: [Option<(Tenure, Instant)>; NAMES.len()],
+    pub(crate) holds_on_disk: [Option<Tenure>; NAMES.len()],
+    /// The writes of registers under way, and whether the file time matters.
+    pub(crate) pending: u8,
+    pub(crate) has_ends: bool,
     pub(crate) is_writing: bool,
     pub(crate) is_stopped: bool,
     /// The configuration that the node has adopted.
@@ -201,6 +228,11 @@ impl NodeStates {
         self.normal(self.contents[content as usize].message())
     }
 
+    /// Whether a node in this state may wake up now.
+    pub(crate) fn is_due(&self, node_state: u32, now: Instant) -> bool {
+        self.views[node_state as usize].wake_at.is_some_and(|at| at <= now)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.states.len()
     }
@@ -208,7 +240,7 @@ impl NodeStates {
     pub(crate) fn first(&mut self, node: usize) -> u32 {
         let counter = self.bounds.counter(node);
         let start = Start::NewCell { counter, disk: self.bounds.disk };
-        let shard = Shard::start(self.config(node, 0), at(0), start);
+        let shard = self.started(Shard::start(self.config(node, 0), at(0), start), node);
         let proposes = self.bounds.proposers == 0 || !self.bounds.is_acceptor(node);
         let mut node_state = NodeState {
             shard,
@@ -219,6 +251,7 @@ impl NodeStates {
             decider: None,
             entered: (0, None),
             writing: None,
+            file: File::default(),
             snapshot: None,
             is_stopped: false,
             released: Vec::new(),
@@ -230,13 +263,17 @@ impl NodeStates {
         self.intern(node_state)
     }
 
+    /// How long a request is tried again. Without retries, it may time out at once.
+    fn patience(&self) -> Duration {
+        if self.bounds.retries { TICK * u32::from(self.bounds.ticks) } else { Duration::ZERO }
+    }
+
     fn config(&self, node: usize, configured: u16) -> Config {
         // Acceptors that do not propose are interchangeable: acceptor 0 stands for all.
         let is_alike = self.bounds.is_symmetric() && self.bounds.is_acceptor(node);
         let stand_in = if is_alike { 0 } else { node };
         let cell = self.configured[usize::from(configured)].cell;
-        let request_timeout =
-            if self.bounds.retries { TICK * u32::from(self.bounds.ticks) } else { Duration::ZERO };
+        let request_timeout = self.patience();
         let mut config = Config {
             direct_rounds: self.bounds.direct,
             attempt_timeout: TICK,
@@ -257,8 +294,18 @@ impl NodeStates {
         config
     }
 
+    /// An acceptor that does not propose issues no ballot for a check either. It tries, when an end
+    /// passes.
+    fn started(&self, mut shard: Shard, node: usize) -> Shard {
+        if self.bounds.has_registers() && self.bounds.proposers > 0 && self.bounds.is_acceptor(node)
+        {
+            shard.set_counter_bound(0);
+        }
+        shard
+    }
+
     fn intern(&mut self, mut node_state: NodeState) -> u32 {
-        if self.bounds.stands == 0 && !self.bounds.confirmations {
+        if !self.bounds.confirmations {
             node_state.shard.forget_ended();
         }
         let digests: Vec<u64> = self
@@ -270,6 +317,7 @@ impl NodeStates {
                 let lens = Lens { places, proposes: node_state.proposes, hints: false };
                 node_state.shard.digest(lens, &mut hasher);
                 (&node_state.record, &node_state.writing, &node_state.snapshot).hash(&mut hasher);
+                node_state.file.hash(&mut hasher);
                 (&node_state.released, node_state.is_stopped).hash(&mut hasher);
                 (node_state.configured, node_state.on_disk, node_state.entered).hash(&mut hasher);
                 hasher.finish()
@@ -282,20 +330,30 @@ impl NodeStates {
         let id = u32::try_from(self.states.len()).expect("fewer node states than that");
         let stored = [0, 1].map(|number| {
             let accepted = node_state.shard.register(name(number))?.accepted?;
-            let until = match node_state.shard.standing(name(number)) {
-                Some((_, ends_at, true)) => ends_at,
-                _ => accepted.expires_at,
-            };
-            Some((accepted.tenure, until))
+            Some((accepted.tenure, accepted.expires_at))
+        });
+        let holds = [0, 1].map(|number| {
+            let (register, _) = node_state.shard.durable_register(name(number))?;
+            // Whether an end has passed does not depend on the clock (K3).
+            let held = node_state.shard.durably_held(Instant::ZERO, name(number))?;
+            Some((held.0, ends_at(&register)))
+        });
+        let holds_on_disk = [0, 1].map(|number| {
+            let register = node_state.file.register(name(number))?;
+            held_tenure(register)
         });
         self.views.push(NodeView {
             digests,
+            changes: node_state.shard.changes(),
+            holds,
+            holds_on_disk,
+            pending: node_state.file.pending() as u8,
+            has_ends: node_state.file.has_ends(),
             wake_at: node_state.shard.poll_timeout(),
             stored,
             counter: node_state.shard.counter(),
             rounds: node_state.shard.rounds().map(|round| (round.ballot, round.phase)).collect(),
             releases: node_state.shard.releases(),
-            versions: node_state.shard.versions(),
             released: node_state.released.clone(),
             is_writing: node_state.writing.is_some(),
             is_stopped: node_state.is_stopped,
@@ -341,6 +399,7 @@ impl NodeStates {
         let before = &self.states[node_state as usize];
         let mut after = before.clone();
         let now = at(tick);
+        let deferred = before.shard.deferred();
         let quarantined = !before.shard.quarantine_remaining(now).is_zero();
         let client = |client: u8| self.bounds.clients[usize::from(client)];
         match input {
@@ -371,7 +430,11 @@ impl NodeStates {
                     ttl: TICK * u32::from(client(number).ticks),
                     wait: Duration::ZERO,
                 };
-                after.shard.acquire(now, acquire).expect("within the bounds");
+                let asked = match client(number).lasts {
+                    0 => after.shard.acquire(now, acquire),
+                    ticks => after.shard.acquire_durable(now, acquire, lasts(ticks)),
+                };
+                asked.expect("within the bounds");
             }
             Input::Abandon { client: number } => {
                 after.shard.abandon(now, name(client(number).name), Token(u64::from(number)));
@@ -393,15 +456,24 @@ impl NodeStates {
                 let name = name(client(number).name);
                 after.shard.release(now, token, name, tenure, TICK).expect("within the bounds");
             }
-            Input::Stand { client: number, tenure, ticks } => {
-                let token = Token(STAND_TOKEN + u64::from(number));
-                let (name, lasts) = (name(client(number).name), lasts(ticks));
-                after.shard.stand(now, token, name, tenure, lasts).expect("within the bounds");
+            Input::Keep { client: number, tenure, ticks } => {
+                let token = Token(KEEP_TOKEN + u64::from(number));
+                let label = Label::new(name(client(number).name), Holder::NONE);
+                after.shard.keep(now, token, label, tenure, lasts(ticks)).expect("in bounds");
             }
+            Input::ReleaseDurable { client: number, tenure } => {
+                let token = Token(DURABLE_RELEASE_TOKEN + u64::from(number));
+                let (name, patience) = (name(client(number).name), self.patience());
+                let asked = after.shard.release_durable(now, token, name, tenure, patience);
+                asked.expect("within the bounds");
+            }
+            Input::Check { name: number } => after.shard.check(now, name(number)),
             Input::Wake => after.shard.handle_timeout(now),
             Input::Written => after.written(now),
-            Input::Crash { nth, landed } => {
+            Input::Sync => after.sync(now),
+            Input::Crash { nth, landed, kept, is_exact } => {
                 after.lose_power(landed);
+                after.file.end(now, kept, is_exact);
                 after.configured = after.on_disk;
                 self.crash(&mut after, node, now, tick, nth);
                 self.start_decider(&mut after, node, tick);
@@ -420,6 +492,10 @@ impl NodeStates {
             }
         }
         let (sent, events, issued) = self.drain(&mut after, now, node);
+        if matches!(input, Input::Deliver { .. }) && after.shard.deferred() > deferred {
+            // A request that waits for the disk is one that arrives later.
+            return Outcome::nothing(node_state);
+        }
         let returned = returned(&after, now, input, self);
         let restarted = matches!(input, Input::Crash { .. } | Input::Stop { .. } | Input::Start);
         let (mut broken, mut replaced) = (None, false);
@@ -457,13 +533,20 @@ impl NodeStates {
     ) -> (Vec<(u8, u32)>, Vec<Event>, Option<Ballot>) {
         let mut events = Vec::new();
         while let Some(event) = node_state.shard.poll_event() {
-            if let Event::Persist(record) = event {
-                node_state.writing = Some(record);
-                if !self.bounds.writes_slowly(node) {
-                    node_state.written(now);
+            match event {
+                Event::Persist(record) => {
+                    node_state.writing = Some(record);
+                    if !self.bounds.writes_slowly(node) {
+                        node_state.written(now);
+                    }
                 }
-            } else {
-                events.push(event);
+                Event::Durable { sequence, write } => {
+                    node_state.file.push(now, sequence, *write);
+                    if !self.bounds.stores_slowly(node) {
+                        node_state.sync(now);
+                    }
+                }
+                event => events.push(event),
             }
         }
         let (mut sent, mut issued) = (Vec::new(), None);
@@ -472,6 +555,9 @@ impl NodeStates {
                 && !matches!(request, Request::Heal { .. })
             {
                 issued = issued.max(request.ballot());
+            }
+            if let Message::Durable(DurableMessage::Prepare { ballot, .. }) = transmit.message() {
+                issued = issued.max(Some(ballot));
             }
             let to: Vec<NodeId> = transmit.receivers(&node_state.shard.config().cell).collect();
             transmit.to = To::Node(node_id(node));
@@ -503,6 +589,10 @@ impl NodeStates {
             Message::Reply(Reply::Promise { ballot, accepted }) => {
                 Message::Reply(Reply::Promise { ballot, accepted: accepted.map(flat) })
             }
+            Message::Durable(DurableMessage::Reject { ballot, promised }) => {
+                let promised = flat_ballot(promised);
+                Message::Durable(DurableMessage::Reject { ballot, promised })
+            }
             other => other,
         }
     }
@@ -519,7 +609,24 @@ impl NodeStates {
     }
 }
 
+fn ends_at(register: &DurableRegister) -> Instant {
+    match register.value {
+        DurableValue::Held { ends_at, .. } => ends_at,
+        DurableValue::Free { .. } => Instant::ZERO,
+    }
+}
+
+fn held_tenure(register: &DurableRegister) -> Option<Tenure> {
+    match register.value {
+        DurableValue::Held { tenure, .. } => Some(tenure),
+        DurableValue::Free { .. } => None,
+    }
+}
+
 pub(crate) fn lasts(ticks: u8) -> Lasts {
+    if ticks == ENDLESS {
+        return Lasts::FOREVER;
+    }
     let millis = (TICK * u32::from(ticks)).as_millis();
     Lasts::from_millis(millis as u64).expect("positive")
 }

@@ -47,10 +47,6 @@ pub const TESTED: [Rule; 2] = [Rule::NewcomerForgetsRecords, Rule::EndNeedsMajor
 /// The rules about clock drift, which this world lacks. The simulator has scripts for them.
 pub const SIMULATED: [Rule; 2] = [Rule::BeliefKeepsDriftMargin, Rule::WaitedIsShrunkByDrift];
 
-/// The rule about standing leases during a change, which this world lacks. `paxoslease-world` shows
-/// its harm.
-pub const IN_WHOLE_CELLS: [Rule; 1] = [Rule::StandingLeasesMove];
-
 /// For every other rule, bounds in which a core without the rule does harm.
 #[must_use]
 pub fn mutants() -> Vec<Mutant> {
@@ -79,11 +75,13 @@ struct Profiles {
 fn profiles() -> Profiles {
     let read = |text| toml::from_str(text).unwrap_or_else(|error| panic!("{error}"));
     let mut profiles: Profiles = read(include_str!("bounds.toml"));
-    let changes: Profiles = read(include_str!("changes.toml"));
-    profiles.quick.extend(changes.quick);
-    profiles.deep.extend(changes.deep);
-    profiles.two_holders.extend(changes.two_holders);
-    profiles.harm.extend(changes.harm);
-    profiles.lost.extend(changes.lost);
+    for text in [include_str!("changes.toml"), include_str!("durable.toml")] {
+        let others: Profiles = read(text);
+        profiles.quick.extend(others.quick);
+        profiles.deep.extend(others.deep);
+        profiles.two_holders.extend(others.two_holders);
+        profiles.harm.extend(others.harm);
+        profiles.lost.extend(others.lost);
+    }
     profiles
 }

@@ -4,17 +4,23 @@
 //! each client. Beliefs are the core's own [`Belief`].
 
 mod change;
+mod durable;
 mod judge;
 
 pub use judge::Harm;
 
+use core::hash::BuildHasher as _;
+
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use paxoslease_core::{Ballot, Belief, MemberSet, Message, Phase, Reply, Rule, Tenure};
+use paxoslease_core::{
+    Ballot, Belief, DurableMessage, MemberSet, Message, Phase, Reply, Request, Rule, Tenure,
+};
 
 use crate::bounds::Bounds;
-use crate::node::{Change, Input, NAMES, NodeStates, NodeView, at, node_id};
+use crate::node::{Change, Input, NodeStates, NodeView, at, node_id};
 use crate::search::Checks;
+use durable::Holder;
 
 const NODES_MAX: usize = 6;
 const CLIENTS_MAX: usize = 3;
@@ -31,10 +37,10 @@ pub(crate) struct State {
     crashes: u8,
     clean_restarts: u8,
     sweeps: u8,
-    stands: u8,
-    /// The clients whose last operation has not succeeded, as bits.
-    standing: u8,
-    member_renewals: u8,
+    keeps: u8,
+    durable_releases: u8,
+    checks: u8,
+    attempts: u8,
     nodes: [u32; NODES_MAX],
     net: [u64; NET_WORDS],
     /// A sum over the messages to and from each acceptor, which does not contain the acceptor's
@@ -44,7 +50,7 @@ pub(crate) struct State {
     endings: [Ending; CLIENTS_MAX],
     /// The belief of a client in a tenure that was granted to another client (P7 switched off).
     adopted: Option<Belief>,
-    fences: [u64; NAMES.len()],
+    holders: [Holder; CLIENTS_MAX],
     /// The highest ballot each node issued on request.
     issued: [u64; NODES_MAX],
     /// How many configurations were decided after the first, and the last of them.
@@ -104,6 +110,7 @@ pub(crate) struct World {
     packets: Vec<Packet>,
     by_packet: HashMap<(u8, u8, u8, u32), u16, FixedState>,
     checks: Checks,
+    hasher: FixedState,
     /// Whether an answer to a finished round can be forgotten.
     forgets_answers: bool,
     /// The steps in which a Heal replaced a live lease.
@@ -120,6 +127,7 @@ impl World {
             packets: Vec::new(),
             by_packet: HashMap::default(),
             checks,
+            hasher: FixedState::with_seed(2),
             forgets_answers: [
                 Rule::RenewalHasFreshBallot,
                 Rule::CounterStartsAtCeiling,
@@ -168,23 +176,25 @@ impl World {
         common = mix(
             common,
             u64::from_le_bytes([
-                state.stands,
-                state.standing,
-                state.member_renewals,
                 state.decisions,
                 state.configured as u8,
                 (state.configured >> 8) as u8,
+                state.keeps,
+                state.durable_releases,
+                0,
                 0,
                 0,
             ]),
         );
+        let asked = u64::from(state.checks) << 8 | u64::from(state.attempts);
+        common = mix(common, mix(asked, self.hasher.hash_one(state.holders)));
         for belief in state.beliefs.iter().chain([&state.adopted]) {
             common = mix(common, belief.map_or(0, |belief| identity_of(&belief)));
         }
         for Ending { asked, ended, not_ended } in state.endings {
             common = mix(common, u64::from_le_bytes([asked, ended, not_ended, 0, 0, 0, 0, 0]));
         }
-        for number in state.fences.iter().chain(&state.issued) {
+        for number in &state.issued {
             common = mix(common, *number);
         }
         if !has_proposers {
@@ -245,6 +255,7 @@ impl World {
         let mut inputs: [Vec<Input>; NODES_MAX] = Default::default();
         self.node_choices(state, &mut inputs);
         self.client_choices(state, &mut |node: usize, input| inputs[node].push(input));
+        self.durable_choices(state, &mut |node: usize, input| inputs[node].push(input));
         for node in 0..self.bounds.nodes() {
             answers[node].sort_unstable_by_key(|(subject, _)| *subject);
             for alike in answers[node].chunk_by(|one, other| one.0 == other.0) {
@@ -256,12 +267,16 @@ impl World {
                         let wake_at = self.nodes.views[from as usize].wake_at;
                         wake_at.filter(|at| *at <= now).into_iter().for_each(|_| push(Input::Wake));
                     }
+                    // K6: a change may decide when no more promises are expected.
+                    if from != state.nodes[node] && self.nodes.is_due(from, now) {
+                        push(Input::Wake);
+                    }
                 }
             }
             let from = state.nodes[node];
             let mut push = |input| steps.push(Step::At { node: node as u8, from, input });
             inputs[node].iter().for_each(|input| push(*input));
-            if self.nodes.views[from as usize].wake_at.is_some_and(|at| at <= now) {
+            if self.nodes.is_due(from, now) {
                 push(Input::Wake);
             }
         }
@@ -295,19 +310,30 @@ impl World {
             if self.view(state, node).is_stopped {
                 inputs.push(Input::Start);
                 if state.crashes < bounds.crashes {
-                    inputs.push(Input::Crash { nth: state.crashes, landed: false });
+                    let (nth, landed) = (state.crashes, false);
+                    inputs.push(Input::Crash { nth, landed, kept: 0, is_exact: false });
                 }
                 continue;
             }
             if bounds.may_crash(node) {
-                let is_writing = self.view(state, node).is_writing;
+                let NodeView { is_writing, pending, has_ends, .. } = *self.view(state, node);
+                if pending > 0 {
+                    inputs.push(Input::Sync);
+                }
                 if is_writing {
                     inputs.push(Input::Written);
                 }
                 let landings: &[bool] = if is_writing { &[false, true] } else { &[false] };
                 for landed in landings.iter().copied() {
-                    if state.crashes < bounds.crashes && self.may_forget(state, node) {
-                        inputs.push(Input::Crash { nth: state.crashes, landed });
+                    if state.crashes < bounds.crashes {
+                        for kept in 0..=pending {
+                            for is_exact in
+                                [false, true].into_iter().take(1 + usize::from(has_ends))
+                            {
+                                let nth = state.crashes;
+                                inputs.push(Input::Crash { nth, landed, kept, is_exact });
+                            }
+                        }
                     }
                     if state.clean_restarts < bounds.clean_restarts {
                         inputs.push(Input::Stop { landed });
@@ -324,26 +350,6 @@ impl World {
             let node = bounds.proposer_node(client.proposer);
             inputs[node].push(Input::Acquire { client: state.acquired });
         }
-    }
-
-    /// A standing lease is safe while the acceptors that do not store it are a minority (section
-    /// 10). A crash that would make them a majority is left out.
-    fn may_forget(&self, state: &State, node: usize) -> bool {
-        let bounds = &self.bounds;
-        let acceptors = usize::from(bounds.acceptors);
-        let keeps = |(client, belief): (usize, &Option<Belief>)| {
-            let Some(belief) = belief.filter(|belief| belief.is_held(at(state.tick))) else {
-                return true;
-            };
-            let name = usize::from(bounds.clients[client].name);
-            let stores = |other: &usize| {
-                let stored = self.view(state, *other).stored[name];
-                stored.is_some_and(|(tenure, _)| tenure == belief.tenure())
-            };
-            let others = (0..acceptors).filter(|other| *other != node).filter(stores).count();
-            others * 2 > acceptors
-        };
-        bounds.stands == 0 || state.beliefs.iter().enumerate().all(keeps)
     }
 
     fn client_choices(&self, state: &State, push: &mut impl FnMut(usize, Input)) {
@@ -383,12 +389,6 @@ impl World {
                 if spec.releases && may_release && state.releases < bounds.releases {
                     push(node, Input::Release { client, tenure });
                 }
-                let is_held = belief.is_held(at(state.tick)) && state.standing & 1 << client == 0;
-                if is_held && state.stands < bounds.stands {
-                    for ticks in &bounds.stand_ticks {
-                        push(node, Input::Stand { client, tenure, ticks: *ticks });
-                    }
-                }
             }
         }
     }
@@ -414,27 +414,22 @@ impl World {
             Input::Crash { .. } => next.crashes += 1,
             Input::Stop { .. } => next.clean_restarts += 1,
             Input::Sweep => next.sweeps += 1,
-            Input::Release { client, .. } => {
+            // The holder ends its belief before it sends a Release (P6).
+            Input::Release { .. } => {
                 next.releases += 1;
-                next.endings[usize::from(client)].asked |= 1 << node;
-                // The holder ends its belief before it sends a Release (P6).
-                if let Some(belief) = &mut next.beliefs[usize::from(client)] {
-                    belief.release();
+                if let Input::Release { client, .. } = input {
+                    next.endings[usize::from(client)].asked |= 1 << node;
                 }
+                self.ask_durably(&mut next, input);
             }
-            Input::Stand { client, ticks, .. } => {
-                next.stands += 1;
-                next.standing |= 1 << client;
-                // The holder gives up its belief beyond the end that it sets (S6).
-                if let Some(belief) = &mut next.beliefs[usize::from(client)] {
-                    let until = belief.ends_at().min(at(state.tick + ticks));
-                    *belief = Belief::granted(belief.tenure(), until).with_rules(self.bounds.rules);
-                }
+            Input::Keep { .. } | Input::ReleaseDurable { .. } | Input::Check { .. } => {
+                self.ask_durably(&mut next, input);
             }
             Input::Deliver { .. }
             | Input::Adopt { .. }
             | Input::Wake
             | Input::Written
+            | Input::Sync
             | Input::Start => {}
         }
         let at_node = usize::from(node);
@@ -443,7 +438,11 @@ impl World {
             return Ok(None);
         }
         let Some(outcome) = self.nodes.step(at_node, from, state.tick, input) else {
-            return Ok(matches!(input, Input::Release { .. }).then_some(next));
+            let is_asked = matches!(
+                input,
+                Input::Release { .. } | Input::ReleaseDurable { .. } | Input::Keep { .. }
+            );
+            return Ok(is_asked.then_some(next));
         };
         if outcome.is_silent() && matches!(input, Input::Deliver { .. }) {
             return Ok(None);
@@ -468,19 +467,20 @@ impl World {
         if self.out_of_ballots(&next, at_node) {
             return Ok(None);
         }
+        if input == Input::Wake && self.gives_up(at_node, &sent, &events) {
+            return Ok(None);
+        }
+        let counter = self.nodes.views[from as usize].counter;
+        let is_fresh = issued.is_some_and(|ballot| ballot.counter() > counter);
+        if self.out_of_attempts(&mut next, input, is_fresh) {
+            return Ok(None);
+        }
         for (to, content) in sent {
             if self.matters(&next, node, to, content) {
                 self.post(&mut next, node, to, content);
             }
         }
-        if input == Input::Wake && issued.is_some() && self.bounds.stands > 0 {
-            if next.member_renewals == self.bounds.member_renewals {
-                return Ok(None);
-            }
-            next.member_renewals += 1;
-        }
-        let fresh =
-            matches!(input, Input::Acquire { .. } | Input::Renew { .. } | Input::Stand { .. });
+        let fresh = matches!(input, Input::Acquire { .. } | Input::Renew { .. });
         if let Some(ballot) = issued.filter(|_| fresh) {
             let last = &mut next.issued[at_node];
             if self.checks == Checks::All && ballot.as_u64() <= *last {
@@ -492,6 +492,7 @@ impl World {
             self.believe(&mut next, event)?;
         }
         self.judge(&next)?;
+        self.judge_registers(&next)?;
         self.live(&next)?;
         Ok(Some(next))
     }
@@ -514,9 +515,38 @@ impl World {
         }
         match message {
             Message::Hint(_) => false,
+            Message::Request(Request::Release { .. }) => {
+                self.bounds.releases > 0 || !self.bounds.has_registers()
+            }
             Message::Request(_) => true,
             Message::Reply(reply) => self.counts(self.view(state, usize::from(to)), from, reply),
+            Message::Durable(message) => {
+                message.name().is_some()
+                    || counts_for(self.view(state, usize::from(to)), message)
+                        && self.is_news(state, from, to, message)
+            }
         }
+    }
+
+    /// Whether a promise of this node for this ballot is under way.
+    fn is_answered(&self, state: &State, from: u8, to: u8, ballot: Ballot) -> bool {
+        let is_promise = |packet: &Packet| {
+            (packet.from, packet.to, packet.answers) == (from, to, Some(Subject::Round(ballot)))
+                && matches!(
+                    self.nodes.content(packet.content),
+                    Message::Durable(DurableMessage::Promise { .. })
+                )
+        };
+        state.net.iter().enumerate().any(|(word, bits)| {
+            let mut bits = *bits;
+            while bits != 0 {
+                if is_promise(&self.packets[word * 64 + bits.trailing_zeros() as usize]) {
+                    return true;
+                }
+                bits &= bits - 1;
+            }
+            false
+        })
     }
 
     /// Whether an answer can still affect a proposer. An answer to a finished round or phase is
@@ -530,9 +560,6 @@ impl World {
             let mut releases = proposer.releases.iter();
             return self.bounds.confirmations
                 && releases.any(|(of, confirmed, _)| *of == tenure && lacks(*confirmed));
-        }
-        if let Reply::Stood { version, .. } = reply {
-            return proposer.versions.contains(&version);
         }
         if !self.forgets_answers {
             return true;
@@ -566,15 +593,18 @@ impl World {
         if before.rounds == after.rounds
             && before.counter == after.counter
             && before.releases == after.releases
-            && before.versions == after.versions
+            && before.changes == after.changes
         {
             return;
         }
         self.forget(state, |packet| {
             let is_answer = usize::from(packet.to) == node && packet.answers.is_some();
             is_answer
-                && matches!(self.nodes.content(packet.content), Message::Reply(reply)
-                    if !self.counts(after, packet.from, reply))
+                && match self.nodes.content(packet.content) {
+                    Message::Reply(reply) => !self.counts(after, packet.from, reply),
+                    Message::Durable(message) => !counts_for(after, message),
+                    Message::Request(_) | Message::Hint(_) => false,
+                }
         });
     }
 
@@ -613,6 +643,10 @@ impl World {
                 let identity = mix(u64::from(content) | rest, 7 + u64::from(epoch));
                 let answers = match self.nodes.content(content) {
                     Message::Reply(reply) => subject(&reply),
+                    Message::Durable(message) if message.name().is_none() => {
+                        Some(Subject::Round(message.ballot()))
+                    }
+                    Message::Durable(_) => None,
                     Message::Request(_) | Message::Hint(_) => None,
                 };
                 let packet = Packet { to, from, epoch, content, acceptor, identity, answers };
@@ -650,6 +684,28 @@ impl World {
     }
 }
 
+/// Whether an answer about a register can still affect a proposer, as in [`World::counts`].
+fn counts_for(proposer: &NodeView, message: DurableMessage<'_>) -> bool {
+    let stores = |of: Ballot| proposer.changes.iter().find(|it| it.0 == of).map(|it| it.1);
+    match message {
+        DurableMessage::Promise { ballot, .. } => stores(ballot) == Some(false),
+        DurableMessage::Stored { ballot } => stores(ballot) == Some(true),
+        DurableMessage::Refused { ballot, .. } => stores(ballot).is_some(),
+        DurableMessage::Reject { ballot, promised } => {
+            stores(ballot).is_some() || promised.counter() > proposer.counter
+        }
+        DurableMessage::IsDurable { ballot } => {
+            let is_release = |it: &(Tenure, MemberSet, bool)| it.0.ballot() == ballot;
+            proposer.rounds.iter().any(|round| round.0 == ballot)
+                || proposer.releases.iter().any(is_release)
+        }
+        DurableMessage::Prepare { .. }
+        | DurableMessage::Store { .. }
+        | DurableMessage::Inspected { .. }
+        | DurableMessage::All { .. } => true,
+    }
+}
+
 fn subject(reply: &Reply<'_>) -> Option<Subject> {
     match reply {
         Reply::Promise { ballot, .. }
@@ -659,7 +715,6 @@ fn subject(reply: &Reply<'_>) -> Option<Subject> {
         | Reply::NotHealed { ballot, .. }
         | Reply::NotHeld { ballot, .. } => Some(Subject::Round(*ballot)),
         Reply::Released { tenure, .. } => Some(Subject::Release(*tenure)),
-        Reply::Stood { version, .. } => Some(Subject::Round(*version)),
         Reply::Inspected { .. } => None,
     }
 }

@@ -15,7 +15,7 @@ use crate::protocol::acceptor::Acceptor;
 use crate::protocol::proposer::Proposer;
 use crate::queueing::contender::Contenders;
 use crate::storage::Slot;
-use crate::{MemberSet, Round, Shard, Tenure};
+use crate::{Ballot, Holder, Instant, Label, MemberSet, Name, Round, Shard, Tenure};
 
 /// Which differences between shards a checker sees.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +54,25 @@ impl Shard {
         self.proposer.releases()
     }
 
+    /// The changes of registers in flight (K6), and whether each stores its value already.
+    #[must_use]
+    pub fn changes(&self) -> Vec<(Ballot, bool)> {
+        self.proposer.changes.phases()
+    }
+
+    /// The requests that wait for the disk.
+    #[must_use]
+    pub fn deferred(&self) -> usize {
+        self.deferred.len()
+    }
+
+    /// Begins a check of a register (K5, K7) at any node, also one that does not store it. A member
+    /// begins one by itself when a register is due.
+    pub fn check(&mut self, now: Instant, name: Name<'_>) {
+        let label = Label::new(name, Holder::NONE);
+        self.with_proposer(now, |proposer, env| proposer.check(env, now, label));
+    }
+
     /// Hashes the protocol state.
     pub fn digest(&self, lens: Lens<'_>, hasher: &mut impl Hasher) {
         if let Some(acceptor) = &self.acceptor {
@@ -78,7 +97,7 @@ impl Acceptor {
                 table.is_dated(slot).hash(hasher);
             }
         }
-        self.registers.digest(|set| lens.place(set), hasher);
+        self.registers.digest(|set| lens.place(set), lens.proposes, hasher);
         self.ended.hash(hasher);
         self.first_releases.sorted().hash(hasher);
         if lens.hints {

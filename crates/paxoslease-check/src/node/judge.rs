@@ -27,16 +27,14 @@ pub(super) fn judge(
             Message::Request(Request::Release { tenure, .. }) => Some(tenure),
             _ => None,
         };
-        // S2: the lease has ended, and S1 may set any end.
-        let stands = before.standing(name).or(after.standing(name));
-        let has_ended = before
-            .standing(name)
-            .is_some_and(|(tenure, ends_at, _)| tenure == old.tenure && ends_at <= now);
         let own_release = match input {
-            _ if has_ended => true,
             // E2: records from before the era end.
             Input::Adopt { .. } => true,
-            Input::Deliver { content, .. } => released(content) == Some(old.tenure),
+            // K2: a Store ends the lease of another tenure, also one that a node sends to itself.
+            Input::Deliver { content, .. } => {
+                released(content) == Some(old.tenure)
+                    || matches!(nodes.content(content), Message::Durable(_))
+            }
             Input::Release { tenure, .. } => tenure == old.tenure,
             // A node that also proposes may undo its own round in the same step.
             Input::Wake | Input::Abandon { .. } => true,
@@ -50,11 +48,7 @@ pub(super) fn judge(
             None if !own_release && !undone(input, nodes) => {
                 return Some(format!("live lease {:?} vanished", old.tenure));
             }
-            Some(new)
-                if new.tenure == old.tenure
-                    && new.expires_at < old.expires_at
-                    && stands.is_none() =>
-            {
+            Some(new) if new.tenure == old.tenure && new.expires_at < old.expires_at => {
                 return Some(format!("live lease {:?} shortened", old.tenure));
             }
             _ => {}
@@ -92,7 +86,7 @@ pub(super) fn heals(
             Message::Request(Request::Heal { tenure, .. }) => tenure == new.tenure,
             // A node that also proposes may heal its own acceptor.
             Message::Reply(_) => nodes.bounds.proposers == 0,
-            Message::Request(_) | Message::Hint(_) => false,
+            Message::Request(_) | Message::Hint(_) | Message::Durable(_) => false,
         },
         Input::Wake => nodes.bounds.proposers == 0,
         // The Heal may have waited for the disk.

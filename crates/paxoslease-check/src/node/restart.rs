@@ -13,6 +13,20 @@ impl NodeState {
         }
     }
 
+    /// The next write of a register is durable.
+    pub(super) fn sync(&mut self, now: Instant) {
+        if let Some(sequence) = self.file.sync() {
+            self.shard.durable_written(now, sequence);
+        }
+    }
+
+    /// K12: a start takes back the registers before anything else.
+    fn restore_registers(&mut self, now: Instant) {
+        for register in self.file.registers() {
+            self.shard.restore_durable(now, register.clone());
+        }
+    }
+
     pub(super) fn lose_power(&mut self, landed: bool) {
         if let Some(record) = self.writing.take().filter(|_| landed) {
             self.record = record;
@@ -42,7 +56,9 @@ impl NodeStates {
             let counter = (u64::from(tick) + 1) * 1000 + u64::from(nth) * 100;
             Start::NoRecord { counter, longest: self.cell.max_lease(), disk: false }
         };
-        node_state.shard = Shard::start(self.config(node, node_state.configured), now, start);
+        let shard = Shard::start(self.config(node, node_state.configured), now, start);
+        node_state.shard = self.started(shard, node);
+        node_state.restore_registers(now);
     }
 
     /// C6: after a start the wait counts anew.
@@ -60,25 +76,25 @@ impl NodeStates {
         node_state.snapshot = old.stop(now).map(|snapshot| {
             let leases = snapshot.leases();
             let stopped = |lease: SnapshotLease<'_>| {
-                let SnapshotLease { tenure, remaining, standing, is_dated, .. } = lease;
-                (number_of(lease.name), tenure, remaining, standing, is_dated)
+                let SnapshotLease { tenure, remaining, is_dated, .. } = lease;
+                (number_of(lease.name), tenure, remaining, is_dated)
             };
             leases.map(stopped).collect()
         });
+        node_state.file.end(now, node_state.file.pending() as u8, true);
         node_state.is_stopped = true;
     }
 
     pub(super) fn restart(&self, node_state: &mut NodeState, node: usize, now: Instant) {
         node_state.is_stopped = false;
         if node_state.snapshot.is_none() {
-            node_state.shard = Shard::start(
-                self.config(node, node_state.configured),
-                now,
-                Start::Crash(node_state.record),
-            );
+            let config = self.config(node, node_state.configured);
+            let shard = Shard::start(config, now, Start::Crash(node_state.record));
+            node_state.shard = self.started(shard, node);
         } else {
             self.restart_from_disk(node_state, node, now);
         }
+        node_state.restore_registers(now);
     }
 
     fn restart_from_disk(&self, node_state: &mut NodeState, node: usize, now: Instant) {
@@ -86,9 +102,9 @@ impl NodeStates {
         if self.bounds.rules.on(Rule::SnapshotIsUsedOnce) {
             node_state.snapshot = None;
         }
-        let leases = leases.into_iter().map(|(number, tenure, remaining, standing, is_dated)| {
+        let leases = leases.into_iter().map(|(number, tenure, remaining, is_dated)| {
             let (name, holder) = (name(number), Holder::NONE);
-            SnapshotLease { name, holder, tenure, remaining, standing, is_dated }
+            SnapshotLease { name, holder, tenure, remaining, is_dated }
         });
         node_state.shard = Shard::start_from_snapshot(
             self.config(node, node_state.configured),

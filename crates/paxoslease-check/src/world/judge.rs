@@ -6,7 +6,7 @@ use std::fmt;
 use paxoslease_core::{Belief, Event, Instant, Tenure};
 
 use super::{CLIENTS_MAX, Ending, State, World};
-use crate::node::{ADOPTED_TOKEN, NAMES, RELEASE_TOKEN, RENEWAL_TOKEN, STAND_TOKEN, at};
+use crate::node::{ADOPTED_TOKEN, DURABLE_RELEASE_TOKEN, NAMES, RELEASE_TOKEN, RENEWAL_TOKEN, at};
 use crate::search::Checks;
 
 /// Harm that the search found.
@@ -21,8 +21,11 @@ pub enum Harm {
     ReleaseUnconfirmed(String),
     /// The releases of one tenure were told that several of them ended it, or that none did.
     EndedWrongly(String),
-    /// An acceptor stored a tenure after it had confirmed its release (A8).
+    /// An acceptor stored a tenure after it had confirmed its release (A8), or a majority holds a
+    /// tenure again after a durable release was confirmed (K8).
     ReleasedReturns(String),
+    /// A confirmed end of a lease was forgotten: a majority keeps the lease for longer.
+    EndForgotten(String),
     /// A node issued a ballot that is not above those it had issued.
     BallotReused(String),
     /// A client could not renew the lease that it holds, although all nodes answer.
@@ -39,6 +42,7 @@ impl fmt::Display for Harm {
             Self::ReleaseUnconfirmed(text) => write!(f, "a release confirmed too early: {text}"),
             Self::EndedWrongly(text) => write!(f, "a wrong answer to a release: {text}"),
             Self::ReleasedReturns(text) => write!(f, "a released tenure returned: {text}"),
+            Self::EndForgotten(text) => write!(f, "a confirmed end forgotten: {text}"),
             Self::LeaseLost(text) => write!(f, "a lease lost: {text}"),
             Self::BallotReused(text) => write!(f, "a ballot reused: {text}"),
             Self::RuleBroken(text) => write!(f, "a rule broken: {text}"),
@@ -54,41 +58,30 @@ impl World {
         let ends_at = |started_at: Instant, ttl| {
             paxoslease_core::Drift::NONE.with_rules(rules).belief_ends_at(started_at, ttl)
         };
+        self.hold(state, &event)?;
         match event {
             Event::Granted { token, tenure, ttl, started_at, .. } => {
                 let client = token.0 as usize;
-                let name = usize::from(self.bounds.clients[client].name);
-                let fence = tenure.fence();
-                if fence <= state.fences[name] && self.checks != Checks::TwoHolders {
-                    return Err(out_of_order("granted", tenure, state.fences[name]));
-                }
-                state.fences[name] = fence.max(state.fences[name]);
+                self.fence(state, client, tenure)?;
                 state.beliefs[client] = Some(granted(tenure, ends_at(started_at, ttl)));
             }
             Event::Renewed { token, tenure, ttl, started_at } if token.0 < ADOPTED_TOKEN => {
                 let client = (token.0 - RENEWAL_TOKEN) as usize;
-                let name = usize::from(self.bounds.clients[client].name);
                 let now = at(state.tick);
                 if let Some(belief) = &mut state.beliefs[client] {
                     belief.renewed(tenure, ends_at(started_at, ttl));
-                    let behind = tenure.fence() < state.fences[name];
-                    if behind && belief.is_held(now) && self.checks != Checks::TwoHolders {
-                        return Err(out_of_order("renewed", tenure, state.fences[name]));
+                    if belief.is_held(now) {
+                        self.fence(state, client, tenure)?;
                     }
                 }
             }
             Event::Renewed { tenure, ttl, started_at, .. } => {
                 state.adopted = Some(granted(tenure, ends_at(started_at, ttl)));
             }
-            Event::Stood { token, tenure, lasts, started_at } => {
-                let client = (token.0 - STAND_TOKEN) as usize;
-                state.standing &= !(1 << client);
-                if let Some(belief) = &mut state.beliefs[client] {
-                    belief.renewed(tenure, lasts.ends_at(started_at));
-                }
-            }
             Event::Released { token, held, confirmed: true }
-                if self.bounds.proposers > 0 && self.bounds.targets.is_empty() =>
+                if self.bounds.proposers > 0
+                    && self.bounds.targets.is_empty()
+                    && token.0 < DURABLE_RELEASE_TOKEN =>
             {
                 let client = (token.0 - RELEASE_TOKEN) as usize;
                 self.told(&mut state.endings[client], held)?;
@@ -142,6 +135,7 @@ impl World {
             }
             if self.checks == Checks::All
                 && self.bounds.targets.is_empty()
+                && !self.bounds.has_registers()
                 && let Some(belief) = held.first()
                 && state.crashes == 0
                 && state.clean_restarts == 0
@@ -164,9 +158,4 @@ impl World {
         let text = format!("{:?} is believed, backed by {backing} acceptors", belief.tenure());
         Err(Harm::RuleBroken(text))
     }
-}
-
-fn out_of_order(what: &str, tenure: Tenure, last: u64) -> Harm {
-    let last = Tenure::from_fence(last).map_or_else(String::new, |last| last.to_string());
-    Harm::FencesOutOfOrder(format!("{tenure} {what} after {last}"))
 }

@@ -141,6 +141,19 @@ impl Changes {
         ballots
     }
 
+    /// The changes that have an answer to wait for, and whether each stores its value already.
+    #[cfg(feature = "digest")]
+    pub(crate) fn phases(&self) -> Vec<(Ballot, bool)> {
+        let ballots = self.ballots().into_iter();
+        ballots
+            .filter_map(|ballot| match self.by_ballot[&ballot].phase {
+                Phase::Pausing => None,
+                Phase::Preparing { .. } => Some((ballot, false)),
+                Phase::Storing { .. } => Some((ballot, true)),
+            })
+            .collect()
+    }
+
     /// Hashes the changes in the order of their ballots, with every set of acceptors mapped.
     #[cfg(feature = "digest")]
     pub(crate) fn digest(

@@ -419,11 +419,12 @@ impl Registers {
         self.by_slot.len()
     }
 
-    /// Hashes what decides the behaviour from now on.
+    /// Hashes what decides the behaviour from now on. A node that never proposes never checks.
     #[cfg(feature = "digest")]
     pub(crate) fn digest(
         &self,
         place: impl Fn(MemberSet) -> MemberSet,
+        checks: bool,
         hasher: &mut impl core::hash::Hasher,
     ) {
         use core::hash::Hash;
@@ -432,7 +433,7 @@ impl Registers {
         for (slot, entry) in &self.by_slot {
             (slot, &entry.label, entry.ballot, entry.value).hash(hasher);
             (entry.writing.map(relative), entry.is_over, entry.is_settled).hash(hasher);
-            (entry.check_at, place(entry.told)).hash(hasher);
+            (checks.then_some(entry.check_at), place(entry.told)).hash(hasher);
         }
         for Write { sequence, at, slot, answer } in &self.writes {
             (relative(*sequence), at, slot, answer).hash(hasher);

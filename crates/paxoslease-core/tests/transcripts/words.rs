@@ -170,10 +170,7 @@ pub(crate) fn event(event: &Event, began_at: Instant) -> (String, String) {
         Event::Renewed { tenure, ttl, started_at, .. } => {
             format!("renewed {tenure} for {ttl} {}", from(started_at))
         }
-        Event::Kept { .. }
-        | Event::NotKept { .. }
-        | Event::Doubtful { .. }
-        | Event::Durable { .. } => format!("{event:?}"),
+        Event::Kept { .. } | Event::NotKept { .. } | Event::Durable { .. } => format!("{event:?}"),
         Event::NoteHint(label) => format!("{}: note {:?}", label.name(), label.holder()),
         Event::NotHeld { tenure, .. } => format!("not held, {tenure} is over"),
         Event::Released { held, confirmed, .. } => {
