@@ -1,5 +1,5 @@
-//! Durable leases (protocol section 10, K1 to K14): what a majority of disks keeps, through crashes,
-//! releases and members that were away.
+//! Durable leases (protocol section 10, K1 to K14): what a majority of disks keeps, through
+//! crashes, releases and members that were away.
 
 mod cell;
 
@@ -54,7 +54,7 @@ fn live_without(cell: &mut TestCell, span: Duration, away: u16) {
 
 fn is_held(cell: &TestCell, token: u64) -> Option<bool> {
     match cell.answers(token)[..] {
-        [Event::Released { held, confirmed: true, .. }] => Some(*held),
+        [Event::Released { held, confirmed: true, .. }] => *held,
         _ => None,
     }
 }
@@ -102,7 +102,7 @@ fn a_durable_acquire_is_granted_when_a_majority_has_it_on_disk() {
 }
 
 #[test]
-fn a_crash_of_a_member_and_another_that_missed_the_grant_leave_one_holder() {
+fn a_crash_and_a_missed_grant_leave_one_holder() {
     let mut cell = durable_cell();
     cell.acquire_durable(1, 1, Lasts::FOREVER);
     settle_without(&mut cell, 3);
@@ -154,7 +154,7 @@ fn a_released_name_has_no_register_any_more() {
 }
 
 #[test]
-fn only_one_of_several_releases_is_told_that_it_ended_the_tenure() {
+fn one_of_several_releases_is_told_that_it_ended_the_tenure() {
     let mut cell = durable_cell();
     cell.acquire_durable(1, 1, Lasts::FOREVER);
     cell.settle_durably();
