@@ -221,12 +221,13 @@ fn reasons(answers: &[Answer], statuses: &[&NodeStatus], is_ready: bool) -> Stri
         let _ = writeln!(text, "{advice}");
     }
     for status in statuses {
-        let NodeStatus { node, durable, durable_unsettled, durable_free, .. } = status;
-        if *durable + *durable_free > 0 {
+        let (node, durable, free) = (status.node, status.durable, status.durable_free);
+        if durable + free > 0 {
             let _ = writeln!(
                 text,
-                "node {node} has {durable} durable leases on disk, {durable_unsettled} names that \
-                 some member may lack, {durable_free} free names that are not forgotten yet"
+                "node {node} has {durable} durable leases, {} names of them that some member may \
+                 lack, and {free} names that are free and not forgotten yet",
+                status.durable_unsettled
             );
         }
         for wanted in &status.waiting {
