@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use arbitrary::{Arbitrary, Unstructured};
 use paxoslease_core::{
-    Acquire, Ballot, Cell, Config, Drift, Event, Hint, Holder, Instant, Lasts, Limits, MemberSet,
-    Message, Name, NodeId, Record, ReleaseId, Renew, Reply, Request, Seen, Shard, Start, Tenure,
-    Token, Ttl,
+    Acquire, Ballot, Cell, Config, Drift, Event, Hint, Holder, Instant, Label, Lasts, Limits,
+    MemberSet, Message, Name, NodeId, Record, ReleaseId, Renew, Reply, Request, Seen, Shard, Start,
+    Tenure, Token, Ttl,
 };
 use paxoslease_sim::algorithm::View;
 

@@ -1,9 +1,9 @@
 //! A cell under test: a world, the users of its leases, and a judge that sees every event.
 
+mod durable;
 mod judge;
 mod members;
 mod sharing;
-mod standing;
 mod tasks;
 
 use std::cell::{RefCell, RefMut};
@@ -11,6 +11,7 @@ use std::future::{Future, IntoFuture};
 use std::rc::Rc;
 use std::time::Duration;
 
+pub(crate) use durable::holder_text;
 pub(crate) use judge::Judge;
 use paxoslease_core::Rules;
 pub(crate) use sharing::Workers;
@@ -42,8 +43,8 @@ pub(crate) struct Setup {
     /// The drift bound of the cell. Clocks are drawn within it.
     pub(crate) drift_ppm: u32,
     pub(crate) disk: bool,
-    /// Whether some users take standing leases.
-    pub(crate) standing: bool,
+    /// Whether some users take durable leases.
+    pub(crate) durable: bool,
     /// The rules that nodes follow.
     pub(crate) rules: Rules,
     /// The rules that the beliefs of clients follow.
@@ -66,7 +67,7 @@ impl Setup {
             max_lease: Duration::from_secs(5),
             drift_ppm: 1000,
             disk: true,
-            standing: false,
+            durable: false,
             rules: Rules::ALL,
             client_rules: Rules::ALL,
             keep: Keep::Nothing,

@@ -7,8 +7,8 @@
 
 mod changes;
 mod disks;
+mod durable;
 mod service;
-mod standing;
 mod user;
 
 use std::cell::Cell;
@@ -67,8 +67,7 @@ pub fn run_with(seed: u64, options: &Options, rules: Rules, client_rules: Rules)
     // In some cells with disks the members change.
     let mut changes = Rng::new(seed, 98);
     let spares = if disk && changes.chance(480) { changes.between(1, 3) as u16 } else { 0 };
-    // In most of these, data folders are lost, and with them ids. In the others no node crashes, so
-    // that no standing lease may be lost.
+    // In most of these, data folders are lost, and with them ids.
     let mut disks = Rng::new(seed, 97);
     let disks = (spares > 0 && disks.chance(750)).then_some(disks);
     let setup = Setup {
@@ -80,7 +79,7 @@ pub fn run_with(seed: u64, options: &Options, rules: Rules, client_rules: Rules)
         max_lease,
         drift_ppm,
         disk,
-        standing: spares > 0 && disks.is_none(),
+        durable: disk && Rng::new(seed, 96).chance(400),
         rules,
         client_rules,
         keep: options.keep,
@@ -181,9 +180,6 @@ impl Swarm {
         let host = self.rng.below(hosts as u64) as usize;
         let other = self.rng.below(hosts as u64) as usize;
         match self.rng.between(0, 18) {
-            4 | 5 | 15 | 16 if self.setup.standing && !self.simulation.world.is_client(host) => {
-                self.stop(host);
-            }
             0 => drop(self.simulation.world.network.blocked.insert((host, other))),
             1 => {
                 let blocked = &mut self.simulation.world.network.blocked;
@@ -275,14 +271,15 @@ impl Swarm {
         self.is_last_round.set(true);
         // Nodes connect, quarantines end, leases of dead users run out, and then each user has its
         // turn.
-        let standing = if self.setup.standing {
-            standing::lasts_max(self.setup.max_lease)
-        } else {
-            Duration::ZERO
-        };
-        let bound = self.setup.max_lease * 8 + Duration::from_secs(10) + standing;
+        let bound = self.setup.max_lease * 8 + Duration::from_secs(10);
         self.end_unserved_users();
-        let served = self.simulation.run_while(bound, |s| s.tasks_left() > 0);
+        let until = self.simulation.world.now() + bound.as_nanos() as u64;
+        let mut served = false;
+        while !served && self.simulation.world.now() < until {
+            self.break_orphans();
+            let left = Duration::from_nanos(until - self.simulation.world.now());
+            served = self.run_users(left.min(Duration::from_secs(1)));
+        }
         // The last change may have listed a data folder that is lost.
         self.end_unserved_users();
         if !served && self.simulation.tasks_left() > 0 {
@@ -294,6 +291,16 @@ impl Swarm {
             return self.simulation.judge().broken(Check::Progress, text);
         }
         self.simulation.run_for(self.setup.max_lease * 2 + Duration::from_secs(3));
+    }
+
+    /// Returns whether all users have ended within this time.
+    fn run_users(&mut self, span: Duration) -> bool {
+        let until = self.simulation.world.now() + span.as_nanos() as u64;
+        let ended = self.simulation.run_while(span, |s| s.tasks_left() > 0);
+        if !ended {
+            self.simulation.world.pass_to(until);
+        }
+        ended
     }
 
     /// How each node sees itself.

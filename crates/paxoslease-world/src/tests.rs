@@ -1,12 +1,12 @@
 //! Whole cells under simulation: a swarm of seeds, and each fault by itself.
 
+mod durable;
 mod lists;
 mod overload;
 mod reconnect;
 mod remote;
 mod scenes;
 mod semaphores;
-mod standing;
 mod status;
 mod swarm;
 mod views;

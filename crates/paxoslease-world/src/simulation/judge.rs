@@ -21,8 +21,8 @@ use paxoslease_holder::LeaseGuard;
 use paxoslease_node::simulation::{EndId, Process, VolatileFiles};
 
 use super::Setup;
+use super::durable::Durable;
 use super::members::MembersSeen;
-use super::standing::Standing;
 use crate::clock::HostClock;
 use crate::world::{At, World};
 
@@ -41,19 +41,24 @@ pub(crate) struct Judge {
     pub(super) names: Vec<String>,
     /// How many nodes are members, or may become members.
     acceptors: usize,
-    /// Whether the members may change.
-    pub(super) members_change: bool,
     pub(crate) members: MembersSeen,
     pub(super) clocks: Vec<HostClock>,
     pub(super) drift: Drift,
     /// By the number of the user.
     held: BTreeMap<u32, Held>,
-    pub(super) standing: BTreeMap<u32, Standing>,
+    /// By the number of the holder.
+    pub(super) durable: BTreeMap<u32, Durable>,
+    /// How many durable leases users have asked for.
+    pub(super) asked_durable: u32,
+    /// The users that look after a durable lease: the text of its holder, and their host.
+    pub(super) keepers: BTreeMap<String, usize>,
+    /// When the releases of durable leases were confirmed, by the text of the holder.
+    pub(super) freed_at: BTreeMap<String, At>,
     running: Vec<bool>,
     /// By host: the epoch of the node at its last event.
     epochs: Vec<u32>,
     /// By host and name: the highest fence that the node granted.
-    granted: BTreeMap<(usize, String), u64>,
+    pub(super) granted: BTreeMap<(usize, String), u64>,
     /// By host, if its data folder was lost: the epoch at that time, and what it had granted.
     forgotten: BTreeMap<usize, (u32, BTreeMap<String, u64>)>,
     paused: BTreeSet<usize>,
@@ -72,18 +77,13 @@ impl Judge {
     pub(crate) fn new(setup: &Setup, clocks: Vec<HostClock>, drift: Drift) -> Self {
         // Within one turn a lease can be released and the next one stored. The judge sees only the
         // last one, so it cannot tell whether a foreign lease was replaced.
-        let mut checks = Checks::ALL.without(Check::ForeignLeaseKept);
-        if setup.standing {
-            // A crash does not silence a member until the end of a standing lease.
-            checks = checks.without(Check::SilentAfterCrash);
-        }
+        let checks = Checks::ALL.without(Check::ForeignLeaseKept);
         let names = setup.names.clone();
         let acceptors = setup.acceptors();
         Self {
             checker: Checker::new(checks, setup.members, clocks.len(), names.len()),
             names,
             acceptors,
-            members_change: setup.spares > 0,
             members: MembersSeen::new(setup.nodes()),
             running: vec![false; clocks.len()],
             epochs: vec![0; clocks.len()],
@@ -92,7 +92,10 @@ impl Judge {
             clocks,
             drift,
             held: BTreeMap::new(),
-            standing: BTreeMap::new(),
+            durable: BTreeMap::new(),
+            asked_durable: 0,
+            keepers: BTreeMap::new(),
+            freed_at: BTreeMap::new(),
             paused: BTreeSet::new(),
             confirmed_at: BTreeMap::new(),
             streams: BTreeMap::new(),
@@ -253,7 +256,6 @@ impl Judge {
             self.counts.stops += 1;
             self.record(|| TraceEvent::Stopped(node));
         } else {
-            self.forget_standing(host);
             self.counts.crashes += 1;
             self.record(|| TraceEvent::Crashed(node));
         }
@@ -279,6 +281,7 @@ impl Judge {
         let gone: Vec<u32> =
             self.held.iter().filter(|(_, held)| held.host == host).map(|(id, _)| *id).collect();
         gone.into_iter().for_each(|client| self.gives_up(client));
+        self.keepers.retain(|_, own| *own != host);
     }
 
     pub(crate) fn set_paused(&mut self, host: usize, paused: bool) {
@@ -362,9 +365,14 @@ impl Judge {
     }
 
     /// A client was granted a tenure.
-    pub(super) fn note_grant(&mut self, name: usize, tenure: Tenure) {
+    fn note_grant(&mut self, name: usize, tenure: Tenure) {
         self.counts.acquires += 1;
         self.checker.granted(TrueTime(self.now), name, tenure, true);
+        self.note_fence(name, tenure);
+    }
+
+    /// A client was told this fence.
+    pub(super) fn note_fence(&mut self, name: usize, tenure: Tenure) {
         if let Some(node) = tenure.ballot().node() {
             let by = usize::from(node.get()) - 1;
             let highest = self.granted.entry((by, self.names[name].clone())).or_default();

@@ -21,8 +21,8 @@ pub(super) struct User {
     pub(super) timer: Rc<Timer>,
     pub(super) rng: Rng,
     pub(super) max_lease: Duration,
-    /// Whether it takes standing leases.
-    stands: bool,
+    /// Whether it takes durable leases.
+    is_durable: bool,
     /// All faults have ended: the user takes one last lease, and ends.
     pub(super) is_last_round: Rc<Cell<bool>>,
 }
@@ -44,7 +44,7 @@ impl User {
             timer: simulation.timer(),
             rng: Rng::new(setup.seed, 100 + u64::from(id)),
             max_lease: setup.max_lease,
-            stands: setup.standing,
+            is_durable: setup.durable,
             is_last_round: Rc::clone(is_last_round),
         };
         simulation.spawn(host, user.live());
@@ -82,7 +82,7 @@ impl User {
             let asked = || TraceEvent::Asked { client, node, text: format!("acquire {text}") };
             self.judge.borrow_mut().record(asked);
         }
-        if self.stands
+        if self.is_durable
             && !is_last
             && !is_for_permit
             && self.rng.chance(250)

@@ -30,7 +30,7 @@ fn renew(remote: &Remote, what: &str, fence: u64) -> Answer {
 }
 
 fn release(remote: &Remote, what: &str, fence: u64) -> Answer {
-    block_on(remote.ask(Request::Release { lease: name(what).into(), fence }))
+    block_on(remote.ask(Request::Release { lease: name(what).into(), fence, is_durable: false }))
 }
 
 fn inspect(remote: &Remote, what: &str) -> Answer {

@@ -245,7 +245,7 @@ impl Scene {
                 let remote = self.cell.node(host).remote();
                 let released = self.cell.run(host, async move {
                     let lease = Name::new(MASTER).expect("a name").into();
-                    remote.ask(Request::Release { lease, fence }).await
+                    remote.ask(Request::Release { lease, fence, is_durable: false }).await
                 });
                 let Answer::Released { held, confirmed } = released else { panic!("{released:?}") };
                 let held = held.map_or_else(|| "unknown".to_owned(), |held| held.to_string());

@@ -1,4 +1,4 @@
-//! Standing leases, through the handle that daemons use.
+//! Durable leases, through the handle that daemons use.
 
 use paxoslease_node::Remote;
 use paxoslease_node::front::{Answer, Holder, Lasts, LiveLease, Name, Request};
@@ -23,7 +23,7 @@ fn acquire(remote: &Remote, lasts: Lasts, wait: Duration) -> paxoslease_node::As
 }
 
 impl Simulation {
-    fn take_standing(&mut self, host: usize, lasts: Lasts) -> u64 {
+    fn take_durable(&mut self, host: usize, lasts: Lasts) -> u64 {
         let asking = acquire(&self.node(host).remote(), lasts, Duration::ZERO);
         match self.run(host, asking) {
             Answer::Granted { tenure, .. } => tenure.fence(),
@@ -49,33 +49,30 @@ fn three() -> Simulation {
 }
 
 #[test]
-fn a_standing_lease_outlasts_max_lease_and_keeps_its_value() {
+fn a_durable_lease_outlasts_max_lease_and_keeps_its_value() {
     let mut cell = three();
-    let fence = cell.take_standing(0, lasts(MINUTE));
+    let fence = cell.take_durable(0, lasts(MINUTE));
     cell.run_for(MINUTE - SECOND);
-    let seen = cell.holder_of_x(1).expect("it stands");
+    let seen = cell.holder_of_x(1).expect("it lasts");
     assert_eq!((seen.tenure.fence(), seen.label.holder().as_bytes()), (fence, &b"\xffvalue"[..]));
-    let left = seen.standing.expect("it stands").lasts.as_millis().expect("it ends");
+    let left = seen.durable.expect("it is durable").as_millis().expect("it ends");
     assert!((1..=1100).contains(&left), "{left}");
-    assert_eq!(cell.status(2).standing, 1);
+    assert_eq!(cell.status(2).durable, 1);
     cell.run_for(SECOND * 2);
     assert_eq!(cell.holder_of_x(1), None);
-    assert_eq!(cell.status(2).standing, 0);
+    assert_eq!(cell.status(2).durable, 0);
 }
 
 #[test]
-fn a_standing_lease_survives_the_crash_of_every_node_in_turn() {
+fn a_durable_lease_survives_the_crash_of_all_nodes_at_once() {
     let mut cell = three();
-    let fence = cell.take_standing(0, Lasts::FOREVER);
-    for host in [0, 1, 2] {
-        cell.kill(host, Presence::Refusing);
-        cell.run_for(SECOND);
-        cell.start(host);
-        cell.run_for(SECOND * 25);
-    }
-    let seen = cell.holder_of_x(1).expect("it stands");
+    let fence = cell.take_durable(0, Lasts::FOREVER);
+    (0..3).for_each(|host| cell.cut_power(host));
+    (0..3).for_each(|host| cell.start(host));
+    cell.run_for(SECOND * 25);
+    let seen = cell.holder_of_x(1).expect("it lasts");
     assert_eq!((seen.tenure.fence(), seen.label.holder().as_bytes()), (fence, &b"\xffvalue"[..]));
-    let released = cell.ask(2, Request::Release { lease: name().into(), fence });
+    let released = cell.ask(2, Request::Release { lease: name().into(), fence, is_durable: true });
     assert_eq!(released, Answer::Released { held: Some(true), confirmed: true });
     cell.run_for(MINUTE);
     assert_eq!(cell.holder_of_x(0), None);
@@ -84,35 +81,35 @@ fn a_standing_lease_survives_the_crash_of_every_node_in_turn() {
 #[test]
 fn the_end_of_a_lease_can_be_set_through_any_node() {
     let mut cell = three();
-    let fence = cell.take_standing(0, lasts(SECOND));
+    let fence = cell.take_durable(0, lasts(SECOND));
     let lease = || name().into();
-    let later = Request::SetEnd { lease: lease(), fence, lasts: lasts(MINUTE) };
-    assert!(matches!(cell.ask(1, later), Answer::Renewed { .. }));
+    let later = Request::Keep { lease: lease(), fence, lasts: lasts(MINUTE) };
+    assert!(matches!(cell.ask(1, later), Answer::Kept { .. }));
     cell.run_for(MINUTE / 2);
-    assert_eq!(cell.holder_of_x(0).expect("it stands").tenure.fence(), fence);
-    let sooner = Request::SetEnd { lease: lease(), fence, lasts: lasts(SECOND / 10) };
-    assert!(matches!(cell.ask(2, sooner), Answer::Renewed { .. }));
+    assert_eq!(cell.holder_of_x(0).expect("it lasts").tenure.fence(), fence);
+    let sooner = Request::Keep { lease: lease(), fence, lasts: lasts(SECOND / 10) };
+    assert!(matches!(cell.ask(2, sooner), Answer::Kept { .. }));
     cell.run_for(SECOND / 5);
     assert_eq!(cell.holder_of_x(0), None);
-    let over = Request::SetEnd { lease: lease(), fence, lasts: lasts(MINUTE) };
+    let over = Request::Keep { lease: lease(), fence, lasts: lasts(MINUTE) };
     assert_eq!(cell.ask(1, over), Answer::NotHeld);
-    assert!(cell.take_standing(1, lasts(SECOND)) > fence);
+    assert!(cell.take_durable(1, lasts(SECOND)) > fence);
 }
 
 #[test]
-fn a_plain_renewal_of_a_standing_lease_moves_its_end() {
+fn a_plain_renewal_prolongs_a_durable_lease() {
     let mut cell = three();
-    let fence = cell.take_standing(0, lasts(SECOND));
+    let fence = cell.take_durable(0, lasts(SECOND));
     let renew = Request::Renew { lease: name().into(), fence, ttl: SECOND * 5 };
-    assert!(matches!(cell.ask(1, renew), Answer::Renewed { .. }));
+    assert!(matches!(cell.ask(1, renew), Answer::Kept { .. }));
     cell.run_for(SECOND * 4);
-    assert_eq!(cell.holder_of_x(0).expect("it stands").tenure.fence(), fence);
+    assert_eq!(cell.holder_of_x(0).expect("it lasts").tenure.fence(), fence);
     cell.run_for(SECOND * 2);
     assert_eq!(cell.holder_of_x(0), None);
 }
 
 #[test]
-fn a_standing_lease_whose_caller_left_is_released() {
+fn a_durable_lease_whose_caller_left_is_released() {
     let mut cell = three();
     for delay in [0, 100, 300, 600, 1000, 2000].map(Duration::from_micros) {
         let asking = acquire(&cell.node(0).remote(), Lasts::FOREVER, Duration::ZERO);
@@ -128,7 +125,7 @@ fn a_peek_shows_what_this_node_stores() {
     let mut cell = three();
     let peek = || Request::Peek { lease: name().into() };
     assert_eq!(cell.ask(1, peek()), Answer::Inspected(None));
-    let fence = cell.take_standing(0, lasts(MINUTE));
+    let fence = cell.take_durable(0, lasts(MINUTE));
     cell.run_for(SECOND / 10);
     let Answer::Inspected(Some(seen)) = cell.ask(1, peek()) else { panic!("it is stored") };
     assert_eq!(seen.tenure.fence(), fence);
