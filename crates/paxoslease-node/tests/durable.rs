@@ -110,6 +110,10 @@ fn endless_leases_survive_the_kill_of_all_members_at_once() {
         names.iter().zip((0..3).cycle()).map(|(text, at)| keep(&nodes[at], text)).collect();
     let freed = keep(&nodes[0], "freed");
     assert_eq!(release(&nodes[1], "freed", freed), WAS_HELD);
+    // A member that missed a Store makes the others raise the fence (K7).
+    until("every member has what all have", || {
+        nodes.iter().all(|node| status(node).durable_unsettled == 0)
+    });
     let image = members.data.folder().with_extension("image");
     copy(members.data.folder(), &image);
     nodes.iter().for_each(Node::shutdown_blocking);
@@ -233,7 +237,9 @@ fn a_lease_can_be_kept_prolonged_and_shortened_through_any_node() {
     assert!(lasts > Lasts::from_millis(3_000_000).expect("not zero"));
     let soon = Lasts::from_millis(20).expect("not zero");
     let kept = ask(&nodes[0], Request::Keep { lease: lease(), fence, lasts: soon });
-    assert!(matches!(kept, Answer::Kept { lasts, .. } if lasts == soon), "{kept:?}");
+    // On a busy machine it is over before a majority has it.
+    let is_set = matches!(kept, Answer::Kept { lasts, .. } if lasts == soon);
+    assert!(is_set || kept == Answer::NoQuorum, "{kept:?}");
     assert!(keep(&nodes[1], "x") > fence);
     let late = ask(&nodes[2], Request::Keep { lease: lease(), fence, lasts: hour });
     assert_eq!(late, Answer::NotHeld);
