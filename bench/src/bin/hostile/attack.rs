@@ -324,6 +324,7 @@ fn hello(own: NodeId, boot: u64) -> Hello<'static> {
         boot,
         shard: ShardId::WHOLE,
         list: ListUse::Follows,
+        durable_leases: config.durable_leases,
         birth: Birth::UNKNOWN,
         epoch: 0,
         clients: ClientAddress::new("").expect("in bounds"),

@@ -418,7 +418,10 @@ impl Proposer {
         let Some(change) = self.changes.by_ballot.get(&ballot) else { return false };
         let Phase::Preparing { promises, .. } = &change.phase else { return false };
         let Change { goal, earlier, .. } = change;
-        let asked = Asked { config: env.config, goal: *goal, ballot, earlier, is_final };
+        let heard = promises.iter().map(|it| it.member).fold(self.silent, MemberSet::with);
+        let is_complete = heard.contains(env.cell().everyone());
+        let asked =
+            Asked { config: env.config, goal: *goal, ballot, earlier, is_final, is_complete };
         let decision = asked.decide(promises);
         if decision == Decision::NeedMore {
             return false;

@@ -52,6 +52,9 @@ pub(crate) struct Asked<'a> {
     pub(crate) earlier: &'a [Ballot],
     /// No more promises are expected.
     pub(crate) is_final: bool,
+    /// Every member promised, except those that are not connected. One in quarantine is connected,
+    /// and promises later.
+    pub(crate) is_complete: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -282,6 +285,11 @@ impl Asked<'_> {
                     }
                     let carried = self.on(Rule::RepairCarriesEnd);
                     let lasts = if carried { left } else { Lasts::FOREVER };
+                    // A member that is missing may show that the fence need not rise.
+                    let can_wait = self.goal == Goal::Check && !self.config.cell.is_joint();
+                    if can_wait && !current.is_sure && !self.is_complete {
+                        return Decision::Wait;
+                    }
                     let fence = self.fence(current, register);
                     SentValue::Held { tenure, fence, lasts: Some(lasts) }
                 }

@@ -3,7 +3,7 @@
 
 use std::hint::black_box;
 
-use paxoslease_core::{Ballot, Holder, Message, NodeId, Reply, Request, Tenure, Ttl};
+use paxoslease_core::{Ballot, Holder, Message, NodeId, ReleaseId, Reply, Request, Tenure, Ttl};
 use paxoslease_wire::resp::{self, Value, put_array, put_bulk, put_bulk_integer, put_integer};
 use paxoslease_wire::{FrameReader, FrameWriter};
 
@@ -40,8 +40,10 @@ impl Messages {
                 0 => Message::Request(Request::Propose { name, ballot, ttl: TTL, holder }),
                 1 => Message::Reply(Reply::Accept { ballot }),
                 2 => Message::Request(Request::Renew { name, tenure, ballot, ttl: TTL }),
-                3 => Message::Request(Request::Release { name, tenure }),
-                _ => Message::Reply(Reply::Released { tenure, held: true }),
+                3 => {
+                    Message::Request(Request::Release { name, tenure, id: ReleaseId::from_u64(7) })
+                }
+                _ => Message::Reply(Reply::Released { tenure, by: Some(ReleaseId::from_u64(7)) }),
             };
             assert!(self.writer.push(black_box(&message)), "a frame has room for a batch");
         }

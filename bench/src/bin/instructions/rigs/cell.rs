@@ -175,10 +175,12 @@ impl Rig {
                 (Event::Granted { token, tenure, .. }, Load::Renewals) => {
                     self.tenures[token.0 as usize] = Some(tenure);
                 }
-                (Event::Released { held: true, confirmed: true, token }, Load::HandOvers) => {
+                (Event::Released { held: Some(true), confirmed: true, token }, Load::HandOvers) => {
                     self.acquire(at, token, WAIT);
                 }
-                (Event::Released { held: true, confirmed: true, .. }, _) => self.acquire_next(at),
+                (Event::Released { held: Some(true), confirmed: true, .. }, _) => {
+                    self.acquire_next(at)
+                }
                 (Event::Renewed { .. }, _) => self.renew(at),
                 (other, _) => panic!("no other client contends, but: {other:?}"),
             }
