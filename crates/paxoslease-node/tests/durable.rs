@@ -47,7 +47,7 @@ fn holder_of(node: &Node, text: &str) -> Option<Box<LiveLease>> {
     }
 }
 
-const WAS_HELD: Answer = Answer::Released { held: true, confirmed: true };
+const WAS_HELD: Answer = Answer::Released { held: Some(true), confirmed: true };
 
 /// A cell of members with data folders, and nodes that join it.
 struct Members {
