@@ -51,6 +51,17 @@ pub const SIMULATED: [Rule; 2] = [Rule::BeliefKeepsDriftMargin, Rule::WaitedIsSh
 /// its harm.
 pub const IN_WHOLE_CELLS: [Rule; 1] = [Rule::StandingLeasesMove];
 
+/// The rules about durable leases whose harm these bounds do not reach.
+pub const DURABLE_OPEN: [Rule; 7] = [
+    Rule::ForgetsOneBallot,
+    Rule::ForgetAtAll,
+    Rule::EndOfThisBallot,
+    Rule::UnchosenIsDropped,
+    Rule::ReleaseComparesFence,
+    Rule::FreeNamesRelease,
+    Rule::FreeRegistersMove,
+];
+
 /// For every other rule, bounds in which a core without the rule does harm.
 #[must_use]
 pub fn mutants() -> Vec<Mutant> {
