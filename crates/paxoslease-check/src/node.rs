@@ -48,9 +48,10 @@ fn name(number: u8) -> Name<'static> {
 /// A client that renews an `adopted` tenure was not granted it. `Written` makes the record of the
 /// node durable, and the node learns that. `Sync` does so with the next write of a register. With
 /// `landed`, a write of the record that was under way reached the disk before the end, and `kept`
-/// writes of registers did. The file time `is_exact` if no time is lost. `Stop` is clean (R4), and `Start` follows it. A `Crash` in place of that
-/// `Start` is a crash during the start: the snapshot is already deleted, and nothing is restored
-/// yet. `Adopt` changes over to a decided configuration.
+/// writes of registers did. The file time `is_exact` if no time is lost. `Stop` is clean (R4), and
+/// `Start` follows it. A `Crash` in place of that `Start` is a crash during the start: the snapshot
+/// is already deleted, and nothing is restored yet. `Adopt` changes over to a decided
+/// configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Input {
     Deliver { from: u8, epoch: u8, content: u32 },
@@ -156,7 +157,7 @@ pub(crate) struct NodeView {
     /// The changes under way, and whether each stores its value already.
     pub(crate) changes: Vec<(Ballot, bool)>,
     /// By name: the tenure that the register holds, in memory and on disk.
-    pub(crate) holds: [Option<(Tenure, Instant)>; NAMES.len()],
+    pub(crate) holds: [Option<Held>; NAMES.len()],
     pub(crate) holds_on_disk: [Option<Tenure>; NAMES.len()],
     /// The writes of registers under way, and whether the file time matters.
     pub(crate) pending: u8,
@@ -165,6 +166,14 @@ pub(crate) struct NodeView {
     pub(crate) is_stopped: bool,
     /// The configuration that the node has adopted.
     pub(crate) configured: u16,
+}
+
+/// What a register holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) tenure: Tenure,
+    pub(crate) fence: Tenure,
+    pub(crate) ends_at: Instant,
 }
 
 /// All node states found so far, and every step known from each.
@@ -335,8 +344,8 @@ impl NodeStates {
         let holds = [0, 1].map(|number| {
             let (register, _) = node_state.shard.durable_register(name(number))?;
             // Whether an end has passed does not depend on the clock (K3).
-            let held = node_state.shard.durably_held(Instant::ZERO, name(number))?;
-            Some((held.0, ends_at(&register)))
+            let (tenure, fence) = node_state.shard.durably_held(Instant::ZERO, name(number))?;
+            Some(Held { tenure, fence, ends_at: ends_at(&register) })
         });
         let holds_on_disk = [0, 1].map(|number| {
             let register = node_state.file.register(name(number))?;
@@ -492,8 +501,10 @@ impl NodeStates {
             }
         }
         let (sent, events, issued) = self.drain(&mut after, now, node);
-        if matches!(input, Input::Deliver { .. }) && after.shard.deferred() > deferred {
-            // A request that waits for the disk is one that arrives later.
+        let waits = matches!(input, Input::Deliver { .. }) && after.shard.deferred() > deferred;
+        if waits && !self.bounds.slow_disk {
+            // A request that waits for the write of a register is one that arrives later. One that
+            // waits for the record has asked for a higher ceiling.
             return Outcome::nothing(node_state);
         }
         let returned = returned(&after, now, input, self);
@@ -601,6 +612,9 @@ impl NodeStates {
         let key = self.hasher.hash_one(self.normal(transmit.message()));
         if let Some(known) = self.by_content.get(&key) {
             return *known;
+        }
+        if std::env::var("DBG").is_ok() {
+            eprintln!("{:?}", transmit.message());
         }
         let id = u32::try_from(self.contents.len()).expect("fewer messages than that");
         self.contents.push(transmit);

@@ -47,6 +47,17 @@ pub const TESTED: [Rule; 2] = [Rule::NewcomerForgetsRecords, Rule::EndNeedsMajor
 /// The rules about clock drift, which this world lacks. The simulator has scripts for them.
 pub const SIMULATED: [Rule; 2] = [Rule::BeliefKeepsDriftMargin, Rule::WaitedIsShrunkByDrift];
 
+/// The rules about durable leases whose harm these bounds do not reach.
+pub const DURABLE_OPEN: [Rule; 7] = [
+    Rule::ForgetsOneBallot,
+    Rule::ForgetAtAll,
+    Rule::EndOfThisBallot,
+    Rule::UnchosenIsDropped,
+    Rule::ReleaseComparesFence,
+    Rule::FreeNamesRelease,
+    Rule::FreeRegistersMove,
+];
+
 /// For every other rule, bounds in which a core without the rule does harm.
 #[must_use]
 pub fn mutants() -> Vec<Mutant> {

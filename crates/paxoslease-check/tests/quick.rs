@@ -71,6 +71,16 @@ searched!(
     two_to_another,
     three_to_one,
     there_and_back,
+    durable_crash,
+    durable_two_crashes,
+    durable_kept_later,
+    durable_kept_and_check,
+    durable_release,
+    durable_two_releases,
+    durable_release_and_crash,
+    durable_released_to_another,
+    durable_earlier_end,
+    durable_members_release,
 );
 
 #[test]

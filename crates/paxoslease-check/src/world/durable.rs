@@ -4,7 +4,7 @@
 use paxoslease_core::{Belief, DurableMessage, Event, Instant, Lasts, Message, Request, Tenure};
 
 use super::{Harm, State, World};
-use crate::node::{DURABLE_RELEASE_TOKEN, Input, KEEP_TOKEN, RENEWAL_TOKEN, at, lasts};
+use crate::node::{DURABLE_RELEASE_TOKEN, Held, Input, KEEP_TOKEN, RENEWAL_TOKEN, at, lasts};
 use crate::search::Checks;
 
 /// What a client knows about the end of its lease, and what it was told about its releases.
@@ -29,11 +29,7 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    pub(super) const fn fence(&self) -> u64 {
-        self.fence
-    }
-
-    pub(super) const fn confirm(&mut self, fence: u64) {
+    const fn confirm(&mut self, fence: u64) {
         if fence > self.fence {
             self.fence = fence;
         }
@@ -161,10 +157,7 @@ impl World {
     /// A fence was confirmed. No fence of another tenure of the name that was confirmed before may
     /// be higher.
     pub(super) fn fence(&self, state: &mut State, place: usize, fence: Tenure) -> Result<(), Harm> {
-        let name = |client: usize| self.bounds.clients[client].name;
-        let alike = |other: &usize| *other != place && name(*other) == name(place);
-        let others = (0..self.bounds.clients.len()).filter(alike);
-        let highest = others.map(|other| state.holders[other].fence()).max().unwrap_or(0);
+        let highest = self.highest_fence(state, place);
         let fence = fence.fence();
         if fence <= highest && self.checks != Checks::TwoHolders {
             let shown = [fence, highest].map(|fence| Tenure::from_fence(fence).map(Tenure::ballot));
@@ -174,10 +167,17 @@ impl World {
         Ok(())
     }
 
+    /// The highest fence that was confirmed to another client of the name.
+    fn highest_fence(&self, state: &State, place: usize) -> u64 {
+        let name = |client: usize| self.bounds.clients[client].name;
+        let alike = |other: &usize| *other != place && name(*other) == name(place);
+        let others = (0..self.bounds.clients.len()).filter(alike);
+        others.map(|other| state.holders[other].fence).max().unwrap_or(0)
+    }
+
     /// Of all releases of a tenure, one says *held* if the tenure was held.
     fn released(&self, state: &mut State, place: usize, held: Option<bool>) -> Result<(), Harm> {
         let holder = &mut state.holders[place];
-        let is_first = !holder.is_over;
         holder.is_over = true;
         holder.held += u8::from(held == Some(true));
         holder.not_held += u8::from(held == Some(false));
@@ -188,7 +188,7 @@ impl World {
             return Err(Harm::EndedWrongly(format!("client {place} was told twice it was held")));
         }
         let was_kept = holder.lasts == Some(Lasts::FOREVER) && holder.cap.is_none();
-        if is_first && was_kept && holder.not_held == holder.releases {
+        if was_kept && holder.not_held == holder.releases {
             return Err(Harm::EndedWrongly(format!("client {place} was told it was not held")));
         }
         Ok(())
@@ -217,10 +217,16 @@ impl World {
             };
             let holds = |node: usize| {
                 let held = self.view(state, node).holds[name];
-                held.filter(|(held, _)| *held == tenure).map(|(_, ends_at)| ends_at)
+                held.filter(|held| held.tenure == tenure)
             };
             if holder.is_over && majority(&|node| holds(node).is_some()) {
                 return Err(Harm::ReleasedReturns(format!("{tenure} at a majority")));
+            }
+            let highest = self.highest_fence(state, place);
+            let is_stale = |held: Held| held.fence.fence() < highest;
+            if majority(&|node| holds(node).is_some_and(is_stale)) {
+                let text = format!("{tenure} at a majority after {highest}");
+                return Err(Harm::FencesOutOfOrder(text));
             }
             if self.is_backed(state, place)
                 && self.checks == Checks::All
@@ -231,7 +237,9 @@ impl World {
             if let Some(lasts) = holder.lasts
                 && holder.asked.is_none()
                 && holder.cap.is_none()
-                && majority(&|node| holds(node).is_some_and(|until| until > lasts.ends_at(now)))
+                && majority(&|node| {
+                    holds(node).is_some_and(|held| held.ends_at > lasts.ends_at(now))
+                })
             {
                 return Err(Harm::EndForgotten(format!("{tenure} lasts longer than {lasts:?}")));
             }
@@ -239,9 +247,9 @@ impl World {
         Ok(())
     }
 
-    /// Whether an answer about a register matters beside those that were sent before. A promise that
-    /// repeats one under the same ballot is left out unless a Prepare `repeats`. Without another
-    /// request to come, no proposer has to learn a counter.
+    /// Whether an answer about a register matters beside those that were sent before. A promise
+    /// that repeats one under the same ballot is left out unless a Prepare `repeats`. Without
+    /// another request to come, no proposer has to learn a counter.
     pub(super) fn is_news(
         &self,
         state: &State,
@@ -266,9 +274,9 @@ impl World {
         }
     }
 
-    /// Whether a node that only proposes does no more than to give up: then it is the same as if the
-    /// answers to it are lost. Where leases are durable, each proposer has one acquire only, and
-    /// other searches have the Releases that undo a round.
+    /// Whether a node that only proposes does no more than to give up: then it is the same as if
+    /// the answers to it are lost. Where leases are durable, each proposer has one acquire only,
+    /// and other searches have the Releases that undo a round.
     pub(super) fn gives_up(&self, node: usize, sent: &[(u8, u32)], events: &[Event]) -> bool {
         let is_undo = |content: u32| {
             matches!(self.nodes.content(content), Message::Request(Request::Release { .. }))

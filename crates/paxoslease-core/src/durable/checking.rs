@@ -96,7 +96,8 @@ impl Shard {
         Ok(())
     }
 
-    /// K12: takes back a register that the disk has. Called before any other input.
+    /// K12: takes back a register that the disk has. Called before any other input, and after the
+    /// file time of this start is durable: an end that is not after `now` has passed.
     pub fn restore_durable(&mut self, now: Instant, register: DurableRegister) {
         if let Some(acceptor) = &mut self.acceptor {
             acceptor.restore_durable(now, register);

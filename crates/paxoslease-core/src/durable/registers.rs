@@ -153,9 +153,11 @@ impl Registers {
             && config.rules.on(Rule::FreeIsDurable)
     }
 
-    /// Takes back what the disk has (K12).
+    /// Takes back what the disk has (K12). The file time is durable at a start, so an end that has
+    /// passed by then has passed for good: this node may have said so before.
     pub(crate) fn restore(&mut self, now: Instant, slot: Slot, it: DurableRegister) {
         let DurableRegister { label, ballot, value } = it;
+        let is_over = matches!(value, DurableValue::Held { ends_at, .. } if ends_at <= now);
         self.put(
             slot,
             Entry {
@@ -163,7 +165,7 @@ impl Registers {
                 ballot,
                 value,
                 writing: None,
-                is_over: false,
+                is_over,
                 is_settled: false,
                 check_at: Instant::MAX,
                 told: MemberSet::EMPTY,
@@ -220,6 +222,7 @@ impl Registers {
         self.remove(slot);
         if let DurableValue::Held { ends_at, .. } = entry.value
             && ends_at < Instant::MAX
+            && !entry.is_over
         {
             self.ends.insert((ends_at, slot));
         }
