@@ -122,7 +122,9 @@ impl Inspection {
             }
             return Some(Some(LiveLease { seen, durable: report.durable.map(|end| end.lasts) }));
         }
-        let could_have = |report: &Report| report.by.with(missing).len() >= quorum;
+        // Members may report one durable lease by several fences, while its fence rises (K7).
+        let could_have =
+            |report: &Report| report.durable.is_some() || report.by.with(missing).len() >= quorum;
         let is_free = self.free.len() >= quorum
             || self.answered.len() >= quorum && !self.held.iter().any(could_have);
         is_free.then_some(None)

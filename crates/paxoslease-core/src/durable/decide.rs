@@ -178,13 +178,6 @@ impl Asked<'_> {
         let drops = self.on(Rule::UnchosenIsDropped)
             && self.config.durability != Durability::Volatile
             && idle >= enough;
-        if let Some(register) = highest
-            && drops
-            && is_value(register)
-        {
-            let highest = registers().max_by_key(|register| register.ballot);
-            return Current { register: None, left: None, is_sure: true, dropped: highest };
-        }
         let Some(register) = highest else {
             return Current { register: None, left: None, is_sure: true, dropped: None };
         };
@@ -193,6 +186,11 @@ impl Asked<'_> {
             other.ballot == register.ballot || !self.on(Rule::EndOfThisBallot) && is_value(other)
         };
         let left = registers().filter(same).map(|other| other.value.left()).min().flatten();
+        // A value whose end has passed may have been chosen: its name is made free at once.
+        if drops && left.is_some() {
+            let highest = registers().max_by_key(|register| register.ballot);
+            return Current { register: None, left: None, is_sure: true, dropped: highest };
+        }
         let reported = registers().filter(|other| other.ballot == register.ballot).count();
         let is_sure = reported >= self.quorum() || !self.on(Rule::FenceRises);
         Current { register: Some(register), left, is_sure, dropped: None }
