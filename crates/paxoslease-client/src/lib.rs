@@ -95,7 +95,8 @@ pub use paxoslease_holder::{
     Acquire, AcquireError, Acquiring, AskError, Change, ChangeStatus, Detached, Grant, LeaseEnd,
     LeaseGuard, LeaseInfo, LeaseLost, LeaseState, LeaseView, Limit, MembersChange, MembersError,
     MembersPlan, MembersRequest, Membership, PeerStatus, Quarantine, QueuedName, Rates,
-    ReleaseError, RenewError, Role, Status, TextError, TtlError, Watch, block_on, human_span,
+    ReleaseError, RenewError, Role, Status, TextError, TtlError, Watch, block_on, human_end,
+    human_span,
 };
 pub use paxoslease_tls::PemError;
 pub use status::NodeStatus;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use paxoslease_core::{Permits, TextError, TtlError};
 
-use crate::human::human_span;
+use crate::human::human_end;
 use crate::limit::Limit;
 use crate::status::Membership;
 use crate::watch::LeaseInfo;
@@ -249,8 +249,7 @@ impl fmt::Display for HeldBy<'_> {
         let Some(LeaseInfo { holder, fence, remaining, .. }) = self.0 else {
             return f.write_str("another holder, or was a moment ago");
         };
-        let left = human_span(*remaining);
-        write!(f, "{holder:?} (fence {fence}) for {left} more unless renewed")
+        write!(f, "{holder:?} (fence {fence}) {}", human_end(*remaining))
     }
 }
 

@@ -17,6 +17,15 @@ pub fn human_span(span: Duration) -> String {
     }
 }
 
+/// How long a holder has a lease, as the end of a sentence.
+#[must_use]
+pub fn human_end(remaining: Duration) -> String {
+    match remaining {
+        Duration::MAX => "until it is released".to_owned(),
+        left => format!("for {} more unless renewed", human_span(left)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

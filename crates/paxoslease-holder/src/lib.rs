@@ -26,7 +26,7 @@ pub use acquire::{Acquire, Acquiring, Detached};
 pub use blocking::block_on;
 pub use error::{AcquireError, AskError, LeaseLost, Quarantine, ReleaseError, RenewError};
 pub use grant::Grant;
-pub use human::human_span;
+pub use human::{human_end, human_span};
 pub use lease::{LeaseEnd, LeaseGuard, LeaseState, LeaseView};
 pub use limit::Limit;
 pub use members::{MembersChange, MembersError, MembersPlan, MembersRequest};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use paxoslease_client::{AcquireError, AskError, LeaseInfo, ReleaseError, RenewError, TtlError};
 
-use super::text::{plain, quoted, span};
+use super::text::{human_end, plain, quoted};
 use crate::args::WaitArgs;
 
 /// Bad usage, the same code as clap's.
@@ -91,8 +91,8 @@ pub(crate) fn held(name: &str, seen: Option<&LeaseInfo>) -> String {
         None => format!("{name} was held by another client when the cell refused this request"),
         Some(LeaseInfo { name, holder, fence, remaining }) => {
             let name = quoted(name);
-            let (holder, left) = (quoted(holder), span(*remaining));
-            format!("{name} is held by {holder} (fence {fence}) for {left} more unless renewed")
+            let (holder, end) = (quoted(holder), human_end(*remaining));
+            format!("{name} is held by {holder} (fence {fence}) {end}")
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-pub(crate) use paxoslease_client::human_span as span;
+pub(crate) use paxoslease_client::{human_end, human_span as span};
 use paxoslease_server::is_hidden;
 
 /// In quotes, escaped, for a sentence.
