@@ -184,8 +184,8 @@ impl Client {
     ///
     /// # Errors
     /// When that tenure is over, the members do not keep it, or no node answers. Unless it is over,
-    /// the end before or the new one may be in force: rely on the shorter time from now on, prolong the
-    /// lease only by this method, and end it by [`Self::release_durable`].
+    /// the end before or the new one may be in force: rely on the shorter time from now on, prolong
+    /// the lease only by this method, and end it by [`Self::release_durable`].
     pub async fn keep(&self, name: &str, fence: u64, lasts: Duration) -> Result<Grant, RenewError> {
         transport::keep(&*self.shared, name, fence, lasts).await
     }

@@ -185,8 +185,8 @@ pub enum ReleaseError {
         /// The fence of the tenure.
         fence: u64,
     },
-    /// No majority confirmed. The lease is free when its ttl is over, at the latest. A durable lease
-    /// may have to be released again.
+    /// No majority confirmed. The lease is free when its ttl is over, at the latest. A durable
+    /// lease may have to be released again.
     #[error(
         "the release was not confirmed, so the lease is free when its ttl is over; release a \
          durable lease again: {0}"

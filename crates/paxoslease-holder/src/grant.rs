@@ -8,8 +8,8 @@ use paxoslease_core::{Belief, Instant, Label};
 /// A lease without a guard, from [`Acquire::detached`](crate::Acquire::detached) or from a
 /// renewal by fence.
 ///
-/// It lasts for its ttl, or as long as it is durable, and no longer. Keep the fence to renew or release the lease, from here or
-/// from another process.
+/// It lasts for its ttl, or as long as it is durable, and no longer. Keep the fence to renew or
+/// release the lease, from here or from another process.
 #[derive(Clone, Debug)]
 pub struct Grant {
     clock: Clock,

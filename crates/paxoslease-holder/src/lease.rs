@@ -86,8 +86,8 @@ impl LeaseGuard {
         self.fence
     }
 
-    /// The ttl that the lease is renewed with, or how long it was to be durable when it was acquired;
-    /// [`Duration::MAX`] for ever.
+    /// The ttl that the lease is renewed with, or how long it was to be durable when it was
+    /// acquired; [`Duration::MAX`] for ever.
     #[must_use]
     pub const fn ttl(&self) -> Duration {
         self.ttl

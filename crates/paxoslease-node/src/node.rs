@@ -225,8 +225,8 @@ impl Node {
     }
 
     /// Makes a tenure durable, and sets how long it lasts from now on; [`Duration::MAX`] for ever.
-    /// It may have a guard here, which gives up its belief beyond that end first. The grant may have
-    /// a higher fence, which replaces the one before.
+    /// It may have a guard here, which gives up its belief beyond that end first. The grant may
+    /// have a higher fence, which replaces the one before.
     ///
     /// # Errors
     /// When the tenure is over, the members do not keep it, or no majority answers. Unless it is

@@ -2,8 +2,8 @@
 
 use paxoslease_node::front::Lasts;
 
-/// How long a durable lease lasts, from milliseconds. Zero means for ever. Like a ttl, it has at least
-/// 50 ms.
+/// How long a durable lease lasts, from milliseconds. Zero means for ever. Like a ttl, it has at
+/// least 50 ms.
 pub(crate) fn lasting(millis: u64) -> Lasts {
     let shortest = if millis == 0 { 0 } else { 50 };
     Lasts::from_millis(millis.max(shortest)).unwrap_or(Lasts::FOREVER)
