@@ -3,6 +3,7 @@
 import copy
 import ctypes
 import gc
+import math
 import pickle
 import pydoc
 import subprocess
@@ -283,6 +284,18 @@ def test_a_lease_without_a_guard_is_renewed_and_released_by_its_fence(client, na
         client.renew(name, grant.fence, ttl=15)
     with pytest.raises(LeaseLost):
         client.release(name, grant.fence)
+
+
+def test_a_durable_lease_needs_no_ttl(client, name):
+    with client.lock(name, durable=True) as lease:
+        assert lease.remaining() == math.inf and client.get(name).remaining == math.inf
+    assert client.get(name) is None
+    grant = client.acquire_detached(name, ttl=timedelta(days=1), durable=True)
+    assert client.keep(grant.name, grant.fence).fence == grant.fence
+    assert client.get(name).remaining == math.inf
+    client.release(name, grant.fence, durable=True)
+    with pytest.raises(TypeError):
+        client.acquire(name, None)
 
 
 def test_leases_are_listed_and_watched(client, name):
