@@ -122,7 +122,7 @@ impl Clock {
     }
 }
 
-/// What the clock of this process shows after so many nanoseconds.
+/// What the clock of this process shows after that many nanoseconds.
 fn shown(machine: u64) -> u64 {
     #[cfg(feature = "chaos")]
     let machine = rate::shown(machine, rate::ppm());

@@ -234,7 +234,8 @@ impl Proposer {
 
     /// J3: no answer of the epoch before counts. Fresh rounds are void, are released in the new
     /// epoch, and begin again in the same place of their queue. Renewals begin again with a fresh
-    /// ballot; releases and inspections are sent again, and changes of registers begin again. Waiters ask again, as after a
+    /// ballot; releases and inspections are sent again, and changes of registers begin again.
+    /// Waiters ask again, as after a
     /// reconnection.
     pub(crate) fn adopt(&mut self, env: &mut Env<'_>, now: Instant, before: &Cell) {
         let cell = env.config.cell;

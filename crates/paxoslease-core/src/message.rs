@@ -130,8 +130,8 @@ pub enum Reply<'a> {
     Released {
         /// The tenure that is over.
         tenure: Tenure,
-        /// The Release that ended it here; zero if the acceptor may have forgotten it, and `None` if
-        /// the tenure was not live here (A9).
+        /// The Release that ended it here; zero if the acceptor may have forgotten it, and `None`
+        /// if the tenure was not live here (A9).
         by: Option<ReleaseId>,
     },
     /// The answer to an Inspect.

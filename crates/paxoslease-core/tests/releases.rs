@@ -145,7 +145,7 @@ fn ended(cell: &TestCell, tokens: core::ops::RangeInclusive<u64>) -> Vec<Option<
 /// A9. Every node releases the tenure, and each acceptor receives another Release first. One of
 /// them ended it, and all know which.
 #[test]
-fn of_releases_through_different_nodes_exactly_one_ended_the_tenure() {
+fn of_releases_through_several_nodes_one_ended_the_tenure() {
     for members in 1..=5 {
         let mut cell = TestCell::new(members, 0);
         cell.acquire_for(1, 100, NO_WAIT, TTL);
@@ -188,7 +188,7 @@ fn a_late_release_learns_that_another_ended_the_tenure() {
 /// P6. Node 3 ended the tenure together with node 1, and is gone. Node 1 never got its answer, and
 /// node 2, which had not received that Release, cannot know it.
 #[test]
-fn a_release_does_not_say_that_it_ended_what_another_may_have_ended() {
+fn a_release_claims_nothing_that_another_may_have_ended() {
     let mut cell = TestCell::new(3, 0);
     cell.acquire_for(3, 1, NO_WAIT, WAIT);
     cell.settle();

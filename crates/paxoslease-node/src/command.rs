@@ -43,7 +43,7 @@ impl Command {
         }
     }
 
-    /// What is new about the file of durable leases, and which of so many shards are told.
+    /// What is new about the file of durable leases, and which of that many shards are told.
     pub(crate) fn news(news: DurableNews, shards: usize) -> impl Iterator<Item = (usize, Self)> {
         let told = match news {
             DurableNews::Written { shard, .. } => usize::from(shard)..usize::from(shard) + 1,

@@ -7,7 +7,9 @@
 //! | part | bytes |
 //! |---|---|
 //! | header | magic `PLdu`, format (1), node (2), birth (8), generation (8), checksum (4) |
-//! | batch | magic `PLba`, sequence (8), length of the records (8), file time (8), boot (16), time since the boot (8), checksum (4); records; checksum (4) |
+//! | head of a batch | magic `PLba`, sequence (8), length of the records (8), file time (8) |
+//! | its rest | boot (16), time since the boot (8), checksum (4) |
+//! | records of a batch | records; checksum (4) |
 //! | mark | the lower half of the sequence (4), checksum (4) |
 //!
 //! The first batch has all registers of a generation, and the file takes its name after a sync. A

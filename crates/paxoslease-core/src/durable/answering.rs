@@ -169,8 +169,8 @@ impl Acceptor {
         Ok(Some(DurableBody::Stored { ballot }))
     }
 
-    /// K3: the end of a durable lease ends its ordinary lease too, which may have been asked to last
-    /// longer: its holder gave up that belief before it set the end (K10).
+    /// K3: the end of a durable lease ends its ordinary lease too, which may have been asked to
+    /// last longer: its holder gave up that belief before it set the end (K10).
     pub(crate) fn end_ordinary(
         &mut self,
         config: &Config,

@@ -21,8 +21,8 @@ use crate::{Ballot, Config, Durability, Instant, Label, Lasts, MemberSet, NodeId
 const CHECK_AFTER_WRITE: Duration = Duration::from_secs(1);
 /// How often it checks again.
 const CHECK_AGAIN: Duration = Duration::from_secs(60);
-/// How long a free register is kept after every member stores it: a release whose answer was lost is
-/// tried again for no longer, and finds out which release ended the tenure.
+/// How long a free register is kept after every member stores it: a release whose answer was lost
+/// is tried again for no longer, and finds out which release ended the tenure.
 const FREE_KEPT: Duration = Duration::from_secs(3);
 /// Members check one after the other, so that they do not outbid each other.
 const CHECK_STAGGER: Duration = Duration::from_millis(200);
@@ -368,7 +368,7 @@ impl Registers {
         }
     }
 
-    /// A contender was refused, so somebody wants the name: it is worth a look whether it is held.
+    /// A contender was refused, so another client wants the name: it is worth a look whether it is held.
     pub(crate) fn check_soon(&mut self, config: &Config, now: Instant, slot: Slot) {
         let at = now.after(CHECK_AFTER_WRITE).after(stagger(config));
         if self.get(slot).is_some_and(|entry| !entry.is_settled && entry.check_at > at) {

@@ -175,8 +175,8 @@ impl Driver {
                 let ends_at = self.belief_ends_at(started_at, ttl);
                 self.guards.renewed(id, ttl, started_at, ends_at)
             }
-            // Maybe another client that knows the fence made the lease durable. The guard goes on as
-            // before, except if its fence is too low now.
+            // Maybe another client that knows the fence made the lease durable. The guard goes on
+            // as before, except if its fence is too low now.
             Answer::Kept { fence, started_at, .. } => {
                 fence == id.tenure && self.guards.kept(id, self.drift(), started_at)
             }

@@ -313,7 +313,7 @@ impl Driver {
         }
     }
 
-    /// Tells the first shard the longest lease and the registers that are left, if they have changed.
+    /// Tells the first shard the longest lease and the registers that are left, if they changed.
     pub(super) fn tell_news(&mut self, now: Instant) {
         let news = |view: ShardView| (view.longest, view.durable_left);
         if self.told_first_shard.map(news) != Some(news(self.shard_view())) {

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn file_time_goes_on_and_includes_the_time_between_runs_of_one_boot() {
+    fn file_time_includes_the_time_between_runs_of_one_boot() {
         let first = FileClock::new(start(1000, 1, 1000), None);
         assert_eq!(first.file_time(at(1500)), at(500));
         let (file_time, boot) = (first.file_time(at(1500)), first.boot(at(1500)));

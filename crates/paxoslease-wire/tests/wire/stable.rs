@@ -214,7 +214,7 @@ fn every_kind() -> Vec<Vec<DurableWrite>> {
 }
 
 #[test]
-fn a_durable_file_with_a_flipped_bit_is_refused_where_it_is_damaged() {
+fn a_durable_file_with_a_flipped_bit_is_refused() {
     let batches = every_kind();
     let all = expected(&batches.concat());
     let (bytes, ends) = file(5, &batches, false);
@@ -318,7 +318,7 @@ proptest! {
 
     /// Only if its mark is damaged too, the last batch looks torn.
     #[test]
-    fn damage_in_two_places_takes_no_more_than_the_last_batch_of_a_durable_file(
+    fn damage_in_two_places_takes_at_most_the_last_batch(
         flips in prop::collection::vec((any::<prop::sample::Index>(), 1..=255u8), 2),
     ) {
         let batches = every_kind();

@@ -1,6 +1,6 @@
 //! Bytes and what they decode to, as text in `bytes.txt`: a kind, and bytes in hexadecimal digits
-//! or between quotes. `"x"*5` repeats, and `crc` is the checksum of all bytes before it. In a file of
-//! durable leases, `sum` is that of the header's checksum and the bytes since the last checksum.
+//! or between quotes. `"x"*5` repeats, and `crc` is the checksum of all bytes before it. In a file
+//! of durable leases, `sum` is that of the header's checksum and the bytes since the last checksum.
 //!
 //! What decodes must encode to the same bytes again, so the table pins the bytes of version 1 in
 //! both directions. A change of an old line there is a new version of the protocol, or a file that

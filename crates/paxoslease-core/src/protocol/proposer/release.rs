@@ -180,8 +180,8 @@ impl Proposer {
             || self.changes.is_releasing(tenure)
     }
 
-    /// K8: a register holds the tenure, so a change has to end it. Takes the callers, unless they are
-    /// answered. An undo has none.
+    /// K8: a register holds the tenure, so a change has to end it. Takes the callers, unless they
+    /// are answered. An undo has none.
     #[cold]
     pub(crate) fn take_release(&mut self, tenure: Tenure) -> Option<(Vec<Token>, Label, Instant)> {
         let releasing = self.releases.get(&tenure).filter(|releasing| !releasing.answered)?;

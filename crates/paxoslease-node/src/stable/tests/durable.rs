@@ -196,7 +196,7 @@ fn a_batch_torn_at_any_byte_leaves_the_batches_before_it() {
 }
 
 #[test]
-fn a_file_with_any_bit_flipped_is_refused_where_it_is_damaged_or_says_the_same() {
+fn a_file_with_a_flipped_bit_is_refused_or_says_the_same() {
     let files = VolatileFiles::default();
     let mut file = files.durable(now());
     for batch in batches() {
@@ -221,7 +221,7 @@ fn a_file_with_any_bit_flipped_is_refused_where_it_is_damaged_or_says_the_same()
 }
 
 #[test]
-fn a_lost_damaged_or_foreign_file_prevents_the_start_until_a_reset() {
+fn a_lost_damaged_or_foreign_file_prevents_the_start() {
     let files = VolatileFiles::default();
     write(&mut files.durable(now()), &[endless("a", 1)]).expect("room");
     let others = VolatileFiles::default();
@@ -411,7 +411,7 @@ fn ends_come_late_by_the_time_off_and_never_early() {
 
 /// K3: otherwise a member that said so would deny it.
 #[test]
-fn an_end_that_a_durable_time_says_has_passed_has_passed_after_every_restart() {
+fn an_end_that_has_passed_on_disk_has_passed_at_every_start() {
     for (boot, shift) in [(1, 0), (1, 1), (1, 999), (2, 0), (2, 1_234_567)] {
         for ends_at in [at(1_000_001), at(1_000_002), at(5_999_999)] {
             let files = VolatileFiles::default();

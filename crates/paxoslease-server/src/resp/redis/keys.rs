@@ -276,7 +276,7 @@ impl Keys {
         (0..self.keys.len()).filter(is_unknown).collect()
     }
 
-    /// The keys that the evaluation read, that only a hint tells of, and that no change will confirm.
+    /// The keys that the evaluation read, that only a hint tells of, and that no change confirms.
     /// A change goes by the tenure, so it confirms the value, but not the end. How an end is set
     /// depends on the one before.
     pub(super) fn doubtful(&self, effects: &[(usize, Effect)]) -> Vec<usize> {
