@@ -193,6 +193,7 @@ impl User {
         let label = (lease.name, Holder::from_bytes(text.as_bytes()).expect("short")).into();
         let answer = remote.ask(Request::Keep { lease: label, fence, lasts }).await;
         let mut judge = self.judge.borrow_mut();
+        judge.note(self.host, format!("{text} asked at {asked_at} for {lasts:?}: {answer:?}"));
         match answer {
             Answer::Kept { fence, started_at, .. } => {
                 lease.tenure = fence;
@@ -212,13 +213,16 @@ impl User {
         let until = self.judge.borrow_mut().gives_up_durable(lease.client);
         let (fence, is_durable) = (lease.tenure.fence(), true);
         let release = Request::Release { lease: lease.name.into(), fence, is_durable };
-        let Answer::Released { held, confirmed } = remote.ask(release).await else { return };
+        let answer = remote.ask(release).await;
         let mut judge = self.judge.borrow_mut();
+        let text = holder_text(lease.client);
+        judge.note(self.host, format!("{text} was released: {answer:?}"));
+        let Answer::Released { held, confirmed } = answer else { return };
         if held == Some(false) {
             judge.durable_is_over(lease.client, until);
         }
         if confirmed {
-            judge.released_durable(holder_text(lease.client));
+            judge.released_durable(text);
         }
     }
 
