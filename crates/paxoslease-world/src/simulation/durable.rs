@@ -195,7 +195,6 @@ impl Judge {
             let text = || format!("client {client} believed in its lease, which was over");
             self.broken(Check::DurableLeasesLast, text);
         }
-        self.gives_up_durable(client);
     }
 
     /// A majority was asked for the holder of a name (P10).

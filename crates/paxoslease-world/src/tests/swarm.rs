@@ -143,14 +143,7 @@ fn changes_without_a_rule_are_caught() {
     ]);
 }
 
-/// In worlds with durable leases.
 #[test]
 fn durable_leases_without_a_rule_are_caught() {
-    for rule in [Rule::StoredAfterDisk, Rule::HeldRefusesPropose] {
-        let harms = |seed| {
-            let report = run_with(seed, &Options::default(), Rules::without(rule), Rules::ALL);
-            !report.violations.is_empty()
-        };
-        assert!((0..300).any(harms), "without {rule:?}, no seed shows a harm");
-    }
+    must_be_caught(&[(Rule::StoreObeysPromise, Check::OneHolder)]);
 }
