@@ -1,12 +1,13 @@
 //! What the judge knows of durable leases (protocol section 10). A belief in one ends by its clock
 //! alone: neither its user nor its process has to live, and no fault shortens it.
 
-use paxoslease_core::{Instant, Lasts, LiveLease, Tenure, Ttl};
+use paxoslease_core::{DurableRegister, Instant, Lasts, LiveLease, Name, Tenure, Ttl};
 use paxoslease_sim::trace::{TraceEvent, TrueTime};
-use paxoslease_sim::{Check, Claim};
+use paxoslease_sim::{Check, Claim, Keep};
+use paxoslease_wire::ShardId;
 
 use super::Judge;
-use crate::world::At;
+use crate::world::{At, World};
 
 /// The numbers of holders of durable leases begin here.
 const HOLDERS_FROM: u32 = 1_000_000;
@@ -119,6 +120,37 @@ impl Judge {
         self.durable.contains_key(&client).then(|| durable.tenure.fence())
     }
 
+    /// Adds changes of registers to the trace.
+    pub(super) fn look_at_registers(&mut self, world: &World, host: usize) {
+        if self.keep == Keep::Nothing {
+            return;
+        }
+        for name in 0..self.names.len() {
+            let text = self.register_text(world, host, name).unwrap_or_default();
+            let known = self.registers.entry((host, name)).or_default();
+            if *known != text {
+                known.clone_from(&text);
+                let text = format!("register of {}: {text}", self.names[name]);
+                self.note(host, text);
+            }
+        }
+    }
+
+    fn register_text(&self, world: &World, host: usize, name: usize) -> Option<String> {
+        let process = world.process(host)?;
+        let name = Name::new(&self.names[name]).expect("a name");
+        let shard = ShardId::of(name, process.shards() as u16).index();
+        let (register, is_durable) = process.core(usize::from(shard))?.durable_register(name)?;
+        let DurableRegister { label, ballot, value } = register;
+        let written = if is_durable { "on disk" } else { "being written" };
+        Some(format!("{ballot} {value:?} of {}, {written}", label.holder()))
+    }
+
+    /// Adds a line to the trace.
+    pub(crate) fn note(&mut self, host: usize, text: String) {
+        self.record(|| TraceEvent::Note { node: host as u16 + 1, text });
+    }
+
     /// The end that a user asked for may take effect at any later time (K10).
     pub(crate) fn end_is_unknown(&mut self, client: u32, asked_at: At, lasts: Lasts) {
         let Some(durable) = self.durable.get(&client).copied() else { return };
@@ -163,7 +195,6 @@ impl Judge {
             let text = || format!("client {client} believed in its lease, which was over");
             self.broken(Check::DurableLeasesLast, text);
         }
-        self.gives_up_durable(client);
     }
 
     /// A majority was asked for the holder of a name (P10).

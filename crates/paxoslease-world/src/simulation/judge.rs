@@ -14,7 +14,7 @@ use paxoslease_core::{
 };
 use paxoslease_sim::algorithm::{Packet, View};
 use paxoslease_sim::trace::{TraceEvent, Tracer, TrueTime};
-use paxoslease_sim::{Check, Checker, Checks, Claim, Counts, Stored, Violation};
+use paxoslease_sim::{Check, Checker, Checks, Claim, Counts, Keep, Stored, Violation};
 use paxoslease_wire::{FrameKind, FrameReader, ShardId, split_frame};
 
 use paxoslease_holder::LeaseGuard;
@@ -54,6 +54,8 @@ pub(crate) struct Judge {
     pub(super) keepers: BTreeMap<String, usize>,
     /// When the releases of durable leases were confirmed, by the text of the holder.
     pub(super) freed_at: BTreeMap<String, At>,
+    /// By host and name: what the register holds there, for the trace.
+    pub(super) registers: BTreeMap<(usize, usize), String>,
     running: Vec<bool>,
     /// By host: the epoch of the node at its last event.
     epochs: Vec<u32>,
@@ -69,6 +71,7 @@ pub(crate) struct Judge {
     pub(super) now: At,
     pub(crate) counts: Counts,
     pub(crate) losses: u64,
+    pub(super) keep: Keep,
     tracer: Tracer,
 }
 
@@ -96,12 +99,14 @@ impl Judge {
             asked_durable: 0,
             keepers: BTreeMap::new(),
             freed_at: BTreeMap::new(),
+            registers: BTreeMap::new(),
             paused: BTreeSet::new(),
             confirmed_at: BTreeMap::new(),
             streams: BTreeMap::new(),
             now: 0,
             counts: Counts::default(),
             losses: 0,
+            keep: setup.keep,
             tracer: Tracer::new(setup.keep),
         }
     }
@@ -171,6 +176,7 @@ impl Judge {
 
     fn look(&mut self, world: &World, host: usize) {
         self.look_at_members(world, host);
+        self.look_at_registers(world, host);
         for name in 0..self.names.len() {
             if let Some(stored) = self.stored(world, host, name).filter(|_| host < self.acceptors)
                 && stored != self.checker.stored(host, name)

@@ -77,8 +77,23 @@ async fn break_orphan(remote: &Remote, judge: &RefCell<Judge>, place: usize, nam
     }
     let fence = seen.tenure.fence();
     let release = Request::Release { lease: lease.into(), fence, is_durable: true };
-    if let Answer::Released { confirmed: true, .. } = remote.ask(release).await {
-        judge.borrow_mut().released_durable(holder);
+    let Answer::Released { confirmed: true, held } = remote.ask(release).await else { return };
+    if held == Some(false) && has_other_number(remote, lease, &holder, seen.tenure).await {
+        return;
+    }
+    judge.borrow_mut().released_durable(holder);
+}
+
+/// Whether a holder has its lease by a number that it was not told. A register knows a tenure by
+/// the number of its grant and by its fence now (K8). Checks may have raised the fence twice since
+/// the holder heard of it (K7). Then members take the number that the holder knows for that of
+/// another tenure, and their answer says nothing about the lease.
+async fn has_other_number(remote: &Remote, name: Name<'_>, holder: &str, known: Tenure) -> bool {
+    match remote.ask(Request::Inspect { lease: name.into() }).await {
+        Answer::Inspected(Some(seen)) => {
+            seen.label.holder().as_bytes() == holder.as_bytes() && seen.tenure != known
+        }
+        _ => false,
     }
 }
 
@@ -192,7 +207,10 @@ impl User {
         let text = holder_text(client);
         let label = (lease.name, Holder::from_bytes(text.as_bytes()).expect("short")).into();
         let answer = remote.ask(Request::Keep { lease: label, fence, lasts }).await;
+        let is_lost = answer == Answer::NotHeld
+            && !has_other_number(remote, lease.name, &text, lease.tenure).await;
         let mut judge = self.judge.borrow_mut();
+        judge.note(self.host, format!("{text} asked at {asked_at} for {lasts:?}: {answer:?}"));
         match answer {
             Answer::Kept { fence, started_at, .. } => {
                 lease.tenure = fence;
@@ -200,7 +218,9 @@ impl User {
             }
             Answer::NotHeld => {
                 let until = judge.gives_up_durable(client);
-                judge.durable_is_over(client, until);
+                if is_lost {
+                    judge.durable_is_over(client, until);
+                }
                 return false;
             }
             _ => judge.end_is_unknown(client, asked_at, lasts),
@@ -212,13 +232,20 @@ impl User {
         let until = self.judge.borrow_mut().gives_up_durable(lease.client);
         let (fence, is_durable) = (lease.tenure.fence(), true);
         let release = Request::Release { lease: lease.name.into(), fence, is_durable };
-        let Answer::Released { held, confirmed } = remote.ask(release).await else { return };
+        let answer = remote.ask(release).await;
+        let text = holder_text(lease.client);
+        let denies = matches!(answer, Answer::Released { held: Some(false), .. });
+        if denies && has_other_number(remote, lease.name, &text, lease.tenure).await {
+            return;
+        }
         let mut judge = self.judge.borrow_mut();
+        judge.note(self.host, format!("{text} was released: {answer:?}"));
+        let Answer::Released { held, confirmed } = answer else { return };
         if held == Some(false) {
             judge.durable_is_over(lease.client, until);
         }
         if confirmed {
-            judge.released_durable(holder_text(lease.client));
+            judge.released_durable(text);
         }
     }
 

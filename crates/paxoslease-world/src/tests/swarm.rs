@@ -63,10 +63,12 @@ fn no_fault_breaks_a_promise_or_makes_a_user_wait_for_ever() {
     assert!(reports.iter().map(durable).sum::<u64>() > runs);
 }
 
-/// In both, a hint of one acceptor denied a permit that was free.
+/// In 22 a name whose end had passed stayed blocked at one member (K6); in 160 an inspection called
+/// a name free while its fence rose (K7). In the others a hint of one acceptor denied a permit that
+/// was free.
 #[test]
 fn seeds_that_once_broke_a_promise_break_none() {
-    for seed in [141, 9_000_371] {
+    for seed in [22, 141, 160, 9_000_371] {
         assert!(run(seed, &Options::default()).violations.is_empty(), "{}", explain(seed));
     }
 }
@@ -141,14 +143,7 @@ fn changes_without_a_rule_are_caught() {
     ]);
 }
 
-/// In worlds with durable leases.
 #[test]
 fn durable_leases_without_a_rule_are_caught() {
-    for rule in [Rule::StoredAfterDisk, Rule::HeldRefusesPropose] {
-        let harms = |seed| {
-            let report = run_with(seed, &Options::default(), Rules::without(rule), Rules::ALL);
-            !report.violations.is_empty()
-        };
-        assert!((0..300).any(harms), "without {rule:?}, no seed shows a harm");
-    }
+    must_be_caught(&[(Rule::StoreObeysPromise, Check::OneHolder)]);
 }
