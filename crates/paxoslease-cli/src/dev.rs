@@ -212,7 +212,8 @@ impl DevCell {
         let first = &self.nodes[0];
         let nodes = if self.nodes.len() == 1 { "node" } else { "nodes" };
         let mut text = format!(
-            "Cell {} of {} {nodes} runs: leases of up to {:?}, longer ones in a temporary folder\n\n",
+            "Cell {} of {} {nodes} runs: leases of up to {:?}, the nodes keep their records in \
+             temporary folders\n\n",
             self.name,
             self.nodes.len(),
             self.max_lease,
