@@ -38,8 +38,8 @@ impl Lens<'_> {
 
 impl Shard {
     /// Forgets which tenures it must not store (A8), and who released them (A9). For safety,
-    /// refusing a Propose or a Heal is the same as losing it. So the shard can then do all that it could do before, and is in
-    /// fewer states.
+    /// refusing a Propose or a Heal is the same as losing it. So the shard can then do all that it
+    /// could do before, and is in fewer states.
     pub fn forget_ended(&mut self) {
         if let Some(acceptor) = &mut self.acceptor {
             acceptor.ended = Ended::default();

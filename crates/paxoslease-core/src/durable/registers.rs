@@ -368,7 +368,8 @@ impl Registers {
         }
     }
 
-    /// A contender was refused, so another client wants the name: it is worth a look whether it is held.
+    /// A contender was refused, so another client wants the name: it is worth a look whether it is
+    /// held.
     pub(crate) fn check_soon(&mut self, config: &Config, now: Instant, slot: Slot) {
         let at = now.after(CHECK_AFTER_WRITE).after(stagger(config));
         if self.get(slot).is_some_and(|entry| !entry.is_settled && entry.check_at > at) {
