@@ -47,7 +47,6 @@ mod cell;
 mod config;
 #[cfg(feature = "digest")]
 mod digest;
-mod durable;
 mod ended;
 mod epochs;
 mod inspection;
@@ -71,8 +70,6 @@ pub use cell::{Cell, CellError, MEMBERS_MAX, MemberSet, Sets, TtlError};
 pub use config::{Config, ConfigError, Limits};
 #[cfg(feature = "digest")]
 pub use digest::Lens;
-pub use durable::lasts::Lasts;
-pub use durable::value::{DurableRegister, DurableValue, DurableWrite};
 pub use membership::configuration::{
     ADDRESS_BYTES_MAX, Birth, Change, ChangeError, Configuration, EPOCHS_MISSED_MAX, Member,
     Members,
@@ -98,5 +95,6 @@ pub use rng::Rng;
 pub use rules::{Rule, Rules};
 pub use shard::{Acquire, Renew, Shard, Snapshot, Start};
 pub use standing::Standing;
+pub use standing::lasts::Lasts;
 pub use storage::permits::Permits;
 pub use storage::text::{Holder, Label, Name, Text, TextError};

@@ -6,6 +6,7 @@
 //! the holder sets the end at a majority (`operation`).
 
 pub(crate) mod entries;
+pub(crate) mod lasts;
 pub(crate) mod operation;
 mod renewing;
 
